@@ -134,7 +134,7 @@ test("Escape, the slider and Back to live stop the player", browserTest, async (
   const past = main(page).getByText("You are viewing the past");
   const stops = {
     Escape: () => page.keyboard.press("Escape"),
-    "Back to live": () => page.getByRole("button", { name: "Back to live" }).click(),
+    "Back to live": () => page.getByRole("button", { name: "Back to live" }).first().click(),
     slider: () => page.getByRole("slider", { name: "Show the conversation at an event" }).fill("2"),
   };
   for (const [name, stop] of Object.entries(stops)) {

@@ -1,7 +1,9 @@
 // Runs before anything is painted, as a script inside the page: which theme was chosen, and which panes the address
-// asks for. The page that stands there before the app is then the one that the app draws. Then, with the first
-// frame behind it, it begins the app.
+// asks for. The page that stands there before the app is then the one that the app draws. After the first paint it
+// starts the app.
 {
+  /** In milliseconds: then the app starts, whatever was painted. */
+  const LONGEST_WAIT = 250;
   const { dataset } = document.documentElement;
   let theme: string | null = null;
   try {
@@ -27,13 +29,23 @@
   const startApp = () => {
     const app = document.querySelector<HTMLLinkElement>("#app");
     // The development server starts the app by itself.
-    if (app === null) return;
+    if (app === null || app.dataset["started"] === "true") return;
+    app.dataset["started"] = "true";
     const script = document.createElement("script");
     script.type = "module";
     script.src = app.href;
     document.head.append(script);
   };
-  const startAfterFirstFrame = () => (document.hidden ? startApp() : requestAnimationFrame(() => setTimeout(startApp)));
-  if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", startAfterFirstFrame);
-  else startAfterFirstFrame();
+  // The app takes longer to start than the page to be painted: on few cores one would wait for the other.
+  const startAfterFirstPaint = () => {
+    if (document.hidden) return startApp();
+    setTimeout(startApp, LONGEST_WAIT);
+    try {
+      new PerformanceObserver(startApp).observe({ type: "paint", buffered: true });
+    } catch {
+      requestAnimationFrame(() => setTimeout(startApp));
+    }
+  };
+  if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", startAfterFirstPaint);
+  else startAfterFirstPaint();
 }
