@@ -166,7 +166,7 @@ test(
     const page = await open(t, server, { hash: "#/s" });
     const live = page.getByRole("group", { name: "Running reply" });
     await live.getByText("writing").waitFor();
-    await live.getByText(/about \d+ tokens\/s/).waitFor();
+    await live.getByText(/About \d+ tokens\/s/).waitFor();
     await live.getByText(/^\d+(\.\d)? s$/).waitFor();
     await accessible(page);
     await live.getByRole("button", { name: "Stop the reply" }).click();

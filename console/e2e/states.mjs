@@ -146,7 +146,7 @@ export const STATES = [
     hash: "#/retry",
     ready: (page) => main(page).getByRole("button", { name: "compare" }),
     act: (page) => main(page).getByRole("button", { name: "compare" }).click(),
-    shown: (page) => page.getByRole("table", { name: "Two replies" }),
+    shown: (page) => page.getByText("There is no difference."),
   },
   {
     name: "edit-message",

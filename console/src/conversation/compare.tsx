@@ -34,6 +34,7 @@ export function plainText({ content }: Pick<MsgJson, "content">): string {
 export function CompareReplies({ before, now, onClose }: { before: MsgJson; now: MsgJson; onClose: () => void }) {
   return (
     <Dialog title="Compare two replies" isLarge onClose={onClose}>
+      {plainText(before) === plainText(now) && <p className="dim">There is no difference.</p>}
       <div className="compare" role="table" aria-label="Two replies">
         <div role="row">
           <strong role="columnheader">Earlier reply{durationOf(before)}</strong>
