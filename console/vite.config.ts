@@ -61,7 +61,8 @@ export default defineConfig({
     alias: [
       { find: /^turnwire\/message$/, replacement: client("message") },
       { find: /^turnwire\/react$/, replacement: client("react") },
-      { find: /^turnwire$/, replacement: client("index") },
+      // Not `index`, which has everything: with it, Rolldown splits what the first page loads into more files.
+      { find: /^turnwire$/, replacement: client("client") },
     ],
     dedupe: ["react", "react-dom"],
   },

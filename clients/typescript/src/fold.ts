@@ -28,7 +28,7 @@ import {
 } from "./read.js";
 
 /** The outcome of an event. */
-export type Outcome = "applied" | "repeated" | "ignored" | "skipped";
+export type FoldOutcome = "applied" | "repeated" | "ignored" | "skipped";
 
 /** Anything with a type: an event of this version or of a later one. */
 export interface EventLike {
@@ -85,7 +85,7 @@ export class Fold {
   constructor(readonly msg: any) {}
 
   /** `tolerant`: apply what can be applied, and say in `problem` what could not. */
-  push(event: any, tolerant: boolean): Outcome {
+  push(event: any, tolerant: boolean): FoldOutcome {
     const { msg, seq } = this;
     this.problem = undefined;
     this.#tolerant = tolerant;

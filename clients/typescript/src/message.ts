@@ -1,7 +1,7 @@
 // `turnwire/message`: messages, and the fold that makes them from events.
 
 import { bad, type FoldError } from "./error.js";
-import { type Cursor, type EventLike, Fold, isPartOfReply, type Outcome } from "./fold.js";
+import { type Cursor, type EventLike, Fold, type FoldOutcome, isPartOfReply } from "./fold.js";
 import type {
   ContentBlock,
   DataBlock,
@@ -16,7 +16,7 @@ import { newId } from "./id.js";
 import { isData, type Json, list, needText, readMsg } from "./read.js";
 
 export { FoldError, type Problem } from "./error.js";
-export type { Cursor, EventLike, Outcome } from "./fold.js";
+export type { Cursor, EventLike, FoldOutcome } from "./fold.js";
 export type * from "./generated/model.js";
 export { EventType } from "./generated/model.js";
 
@@ -108,18 +108,18 @@ export class Msg {
    * Applies an event. A repeated event changes nothing; one that does not fit throws a `FoldError` and leaves the
    * message unchanged.
    */
-  appendEvent(event: EventLike): Outcome {
+  appendEvent(event: EventLike): FoldOutcome {
     return this.#append(event, false);
   }
 
   /** Applies what can be applied of an event, and passes problems to `report`. */
-  appendEventTolerant(event: EventLike, report?: (problem: FoldError) => void): Outcome {
+  appendEventTolerant(event: EventLike, report?: (problem: FoldError) => void): FoldOutcome {
     const outcome = this.#append(event, true);
     if (this.#fold.problem) report?.(this.#fold.problem);
     return outcome;
   }
 
-  #append(event: EventLike, tolerant: boolean): Outcome {
+  #append(event: EventLike, tolerant: boolean): FoldOutcome {
     const fold = this.#fold;
     const { reply_id } = event as { reply_id?: string };
     fold.problem = undefined;
@@ -233,12 +233,12 @@ export class Folder {
   }
 
   /** Applies an event. One that does not fit throws a `FoldError` and changes nothing. */
-  push(event: EventLike): Outcome {
+  push(event: EventLike): FoldOutcome {
     return this.#push(event, (msg, event) => msg.appendEvent(event), false);
   }
 
   /** Applies what can be applied of an event, and passes problems to `report`. */
-  pushTolerant(event: EventLike, report?: (problem: FoldError) => void): Outcome {
+  pushTolerant(event: EventLike, report?: (problem: FoldError) => void): FoldOutcome {
     try {
       return this.#push(event, (msg, event) => msg.appendEventTolerant(event, report), true);
     } catch (error) {
@@ -247,7 +247,7 @@ export class Folder {
     }
   }
 
-  #push(event: Json & EventLike, append: (msg: Msg, event: EventLike) => Outcome, tolerant: boolean): Outcome {
+  #push(event: Json & EventLike, append: (msg: Msg, event: EventLike) => FoldOutcome, tolerant: boolean): FoldOutcome {
     const { type, id, reply_id } = event;
     if (type === "MESSAGE") return this.#insertMessage(event);
     if (type === "SUPERSEDE") {
@@ -273,7 +273,7 @@ export class Folder {
     return outcome;
   }
 
-  #insertMessage(event: Json & EventLike): Outcome {
+  #insertMessage(event: Json & EventLike): FoldOutcome {
     const { message, id, seq } = event;
     const msg = Msg.from(readMsg(message, "NotAnEvent"));
     // A message without an id gets that of its event, or its seq.

@@ -1,10 +1,12 @@
-// `turnwire/react`: a session as a React hook.
+// `turnwire/react`: a session as a React hook, and everything that `turnwire` has.
 
 import { useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
-import type { Client } from "./index.js";
+import type { Client } from "./client.js";
 import type { Content } from "./message.js";
 import type { ApproveOptions, Asking, Given, Sendable, Sent } from "./session.js";
 import { EMPTY, type SessionState, SessionView, type ViewOptions } from "./view.js";
+
+export * from "./index.js";
 
 /** Actions. Each function keeps its identity; failures are thrown. */
 export interface SessionActions {
