@@ -23,7 +23,7 @@ pytest = PYTHONPATH=tests/peers $(PEERS)/$(1)/bin/python -m pytest -q -p skips
 
 .PHONY: help run test test-rust test-server-on-postgres test-fuzz test-peers test-agentscope test-openai test-openapi test-anthropic test-stateless test-clients test-copilotkit \
 	test-ag-ui test-ai-sdk test-blocks test-together test-aimock test-server-peers test-eventsource test-browser-clients test-typescript \
-	test-console test-deploy deploy-example console console-shots console-figures chromium postgres nginx peers-build check check-rust check-typescript check-packages check-dependencies api-record format bench bench-server bench-cluster bench-agent bench-typescript abuse fuzz soak clean
+	test-console test-deploy test-dist dist dist-again bench-dist deploy-example console console-shots console-figures chromium postgres nginx peers-build check check-rust check-typescript check-packages check-dependencies api-record format bench bench-server bench-cluster bench-agent bench-typescript abuse fuzz soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,6 +67,23 @@ test-deploy: postgres nginx peers-build ## the example in deploy/: three nodes b
 deploy-example: ## run Postgres, three nodes and nginx on this machine until Ctrl-C
 	cargo build --release -p turnwire
 	@TURNWIRE="$(CURDIR)/target/release/turnwire" deploy/run
+
+# PROGRAM=target/debug/turnwire takes a program that is compiled already, for a quick look at the packages.
+dist: console/node_modules/ready $(PEERS)/packages/ready ## build the packages in target/packages: tar.gz, Debian, npm, Python wheel, bill of materials, checksums
+	PATH="$(CURDIR)/$(PEERS)/packages/bin:$$PATH" packaging/build $(if $(PROGRAM),--program "$(PROGRAM)")
+
+# Not part of `make test`: the optimised build is long.
+test-dist: dist ## install each package into an empty environment, use it, remove it
+	PACKAGES="$(CURDIR)/target/packages" $(PEERS)/packages/bin/python -B tests/packages/test_packages.py
+
+dist-again: dist ## build the packages again from a clean checkout in another folder: they must be the same bytes
+	rm -rf target/checkout && git clone --quiet . target/checkout
+	$(MAKE) -C target/checkout dist
+	diff target/packages/SHA256SUMS target/checkout/target/packages/SHA256SUMS
+	rm -rf target/checkout
+
+bench-dist: dist ## the figures of the packages: sizes, start of the server, install to first reply
+	PACKAGES="$(CURDIR)/target/packages" $(PEERS)/packages/bin/python -B tests/packages/figures.py
 
 # The same inputs each time: `make fuzz` looks for new ones.
 test-fuzz: ## every fuzz target for a few seconds
@@ -242,6 +259,9 @@ define venv
 endef
 
 $(PEERS)/bench/ready: tests/bench/requirements.txt
+	$(venv)
+
+$(PEERS)/packages/ready: tests/packages/requirements.txt
 	$(venv)
 
 # Where it cannot be installed, the server is measured alone.

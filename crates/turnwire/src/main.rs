@@ -8,12 +8,14 @@ mod backup;
 mod bench;
 mod chat;
 mod client;
+mod completions;
 mod config;
 mod convert;
 mod copy;
 mod doctor;
 mod fold;
 mod input;
+mod man;
 mod recognition;
 mod replay;
 mod reply_sequencer;
@@ -54,6 +56,8 @@ enum Command {
     Backup(backup::Backup),
     Restore(backup::Restore),
     Copy(copy::Copy),
+    Completions(completions::Completions),
+    Man(man::Man),
 }
 
 fn main() -> ExitCode {
@@ -73,6 +77,8 @@ fn main() -> ExitCode {
         Some(Command::Backup(command)) => command.run(),
         Some(Command::Restore(command)) => command.run(),
         Some(Command::Copy(command)) => command.run(),
+        Some(Command::Completions(command)) => command.run(Cli::command()),
+        Some(Command::Man(command)) => command.run(Cli::command()),
         None => match Cli::command().print_help() {
             Ok(()) => Ok(ExitCode::SUCCESS),
             Err(_) => Ok(ExitCode::FAILURE),
