@@ -11,7 +11,11 @@
 //! assert_eq!(msg.created_at(), "2026-01-01T00:00:00.000Z");
 //! ```
 
+#[cfg(feature = "system")]
+use std::sync::atomic::AtomicI64;
 use std::sync::atomic::{AtomicU64, Ordering};
+#[cfg(feature = "system")]
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A source of ids and timestamps.
 pub trait Stamp {
@@ -35,6 +39,29 @@ impl Stamp for FixedStamp {
     }
 }
 
+/// What [`unix_millis`] adds to the system's clock.
+#[cfg(feature = "system")]
+static CORRECTION: AtomicI64 = AtomicI64::new(0);
+
+/// The time in milliseconds since 1970: the system's clock, corrected by [`correct_clock`].
+#[cfg(feature = "system")]
+pub fn unix_millis() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX).saturating_add(clock_correction())
+}
+
+/// Moves the clock of this process. Processes that compare times with each other agree on one clock in this way.
+#[cfg(feature = "system")]
+pub fn correct_clock(by_millis: i64) {
+    CORRECTION.store(by_millis, Ordering::Relaxed);
+}
+
+/// By how many milliseconds the clock was moved.
+#[cfg(feature = "system")]
+pub fn clock_correction() -> i64 {
+    CORRECTION.load(Ordering::Relaxed)
+}
+
 /// The system's clock, and unique ids (UUID version 7).
 #[cfg(feature = "system")]
 #[derive(Debug, Default, Clone, Copy)]
@@ -47,7 +74,7 @@ impl Stamp for SystemStamp {
     }
 
     fn now(&self) -> String {
-        system::format_time(system::unix_millis())
+        system::format_time(unix_millis())
     }
 }
 
@@ -82,9 +109,9 @@ impl Stamp for SequentialStamp {
 /// Ids and timestamps from the system. Every token of a reply gets both, so they have to be cheap.
 #[cfg(feature = "system")]
 mod system {
+    use super::unix_millis;
     use jiff::Timestamp;
     use std::cell::RefCell;
-    use std::time::{SystemTime, UNIX_EPOCH};
     use uuid::{Builder, Uuid};
 
     /// Random bytes per id.
@@ -120,12 +147,6 @@ mod system {
             *at += ID_BYTES;
             Some(std::mem::take(part))
         })
-    }
-
-    /// Milliseconds since 1970.
-    pub(super) fn unix_millis() -> i64 {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
     }
 
     /// A timestamp as text. Cached, because many events happen in the same millisecond.

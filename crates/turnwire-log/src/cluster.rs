@@ -21,6 +21,7 @@
 //! # }
 //! ```
 
+mod clock;
 mod node_lease;
 
 pub use node_lease::NodeLease;
@@ -64,6 +65,11 @@ impl Cluster {
         shared_part(&*store)?.join(&node, ttl).await?;
         let lease = NodeLease::renewable(&node.id);
         lease.extend(sent_at + ttl);
+        // What time it is; if that fails, the first renewal learns it.
+        let sent = Instant::now();
+        if let Ok(renewed) = shared_part(&*store)?.renew(&node.id, ttl).await {
+            clock::agree(renewed.now_ms, sent.elapsed());
+        }
         Ok(Arc::new(Self {
             store,
             lease: Arc::new(lease),
@@ -111,13 +117,14 @@ impl Cluster {
         // A connection that hangs must not cost the lease: the next attempt gets another one.
         let renewed = timeout(self.ttl / 3, store.renew(&node.id, self.ttl)).await;
         let late = |_| Error::Store("the database did not answer in time".to_owned());
-        let states = match renewed.map_err(late)? {
+        let renewed = match renewed.map_err(late)? {
             Err(Error::Fenced) => {
                 self.rejoin(store, node).await?;
                 return Ok(Renewal { has_rejoined: true, deaths: 0 });
             }
-            states => states?,
+            renewed => renewed?,
         };
+        clock::agree(renewed.now_ms, sent_at.elapsed());
         let may_judge = {
             let mut valid_since = self.valid_since.lock();
             if !self.lease.is_valid() {
@@ -127,7 +134,7 @@ impl Cluster {
         };
         self.lease.extend(sent_at + self.ttl);
         let (mut peers, mut deaths) = (Vec::new(), 0);
-        for state in states.into_iter().filter(|state| state.node.id != node.id) {
+        for state in renewed.nodes.into_iter().filter(|state| state.node.id != node.id) {
             if state.has_expired && may_judge && store.declare_dead(&state.node.id).await? {
                 tracing::warn!(
                     node = state.node.id,

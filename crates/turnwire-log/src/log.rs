@@ -96,7 +96,7 @@ impl LoadedSessions {
 /// The time in milliseconds since 1970, for display and for retention. The order of events never
 /// depends on it.
 pub fn now_ms() -> i64 {
-    jiff::Timestamp::now().as_millisecond()
+    turnwire_core::stamp::unix_millis()
 }
 
 impl Log {
@@ -166,10 +166,27 @@ impl Log {
     pub async fn open_session(&self, key: &SessionKey) -> Result<Option<Arc<Session>>> {
         let loaded = self.loaded_session(key);
         if let Some(session) = &loaded
+            && (self.context.lease.is_permanent() || session.knows_latest_head().await)
+        {
+            return Ok(loaded);
+        }
+        self.find_in_store(key).await
+    }
+
+    /// The same, to change the session: its head may lag behind appends of this process that are on their way. A change
+    /// sees them, and need not wait for them.
+    pub async fn open_session_to_write(&self, key: &SessionKey) -> Result<Option<Arc<Session>>> {
+        let loaded = self.loaded_session(key);
+        if let Some(session) = &loaded
             && (self.context.lease.is_permanent() || session.is_owned())
         {
             return Ok(loaded);
         }
+        self.find_in_store(key).await
+    }
+
+    async fn find_in_store(&self, key: &SessionKey) -> Result<Option<Arc<Session>>> {
+        let loaded = self.loaded_session(key);
         let record = self.read_fairly(&key.tenant, self.store().find_session(key)).await?;
         let Some(record) = record else {
             if let Some(session) = loaded {

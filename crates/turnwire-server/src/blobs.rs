@@ -121,11 +121,6 @@ pub(crate) async fn inline_blobs(
     Ok(())
 }
 
-/// The current time in the store's unit.
-pub(crate) fn now_ms() -> i64 {
-    jiff::Timestamp::now().as_millisecond()
-}
-
 fn referenced_blob(block: &DataBlock) -> Option<(&str, [u8; 32])> {
     match &block.source {
         Source::Url(source) => hash_in_url(&source.url).map(|hash| (source.url.as_str(), hash)),

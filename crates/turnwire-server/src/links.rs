@@ -36,6 +36,7 @@ use std::path::PathBuf;
 use tokio::time::{Instant, timeout_at};
 use turnwire_core::block::{DataKind, UrlSource};
 use turnwire_core::{BlockKind, ContentBlock, DataBlock, Msg, Source};
+use turnwire_log::log::now_ms;
 use url::Url;
 use web::WebFetcher;
 
@@ -223,7 +224,7 @@ async fn resolve_link(
 ) -> Result<StoredLink, LinkError> {
     let target = match target {
         LinkTarget::Blob(hash) => {
-            match app.log.store().touch_blob(tenant, hash, blobs::now_ms()).await? {
+            match app.log.store().touch_blob(tenant, hash, now_ms()).await? {
                 Some(info) => {
                     let url = blobs::blob_url(&app.config, &hash);
                     let media_type = Some(media_type::essence_or_unknown(&info.media_type));

@@ -4,6 +4,7 @@ use crate::App;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use turnwire_log::log::now_ms;
 use turnwire_log::store::Retention;
 
 /// How often idle sessions are evicted.
@@ -49,7 +50,7 @@ async fn apply_retention(app: &App) {
         }
     }
     let config = &app.config.retention;
-    let now = jiff::Timestamp::now().as_millisecond();
+    let now = now_ms();
     let before =
         |age: Duration| now.saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX));
     let retention = Retention {

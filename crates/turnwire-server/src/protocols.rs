@@ -43,6 +43,7 @@ use std::sync::Arc;
 use turnwire_agent::model::http::PASSED_HEADERS;
 use turnwire_core::{Fields, Json};
 use turnwire_log::Session;
+use turnwire_log::log::now_ms;
 use turnwire_log::store::{NewSession, SessionKey};
 
 /// The header that names a session, in requests and responses, where the protocol has no field for it.
@@ -120,7 +121,7 @@ async fn start_session(
         agent: agent.to_owned(),
         title,
         metadata: Fields::default(),
-        now_ms: jiff::Timestamp::now().as_millisecond(),
+        now_ms: now_ms(),
     };
     let (session, _) = app.log.create_session(new).await?;
     Ok(session)

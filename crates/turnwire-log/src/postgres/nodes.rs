@@ -7,7 +7,7 @@ use super::PostgresStore;
 use super::sessions;
 use crate::error::{Error, Result};
 use crate::sql_integers;
-use crate::store::cluster::{ClusterStore, Node, NodeState, SessionHead};
+use crate::store::cluster::{ClusterStore, Node, NodeState, Renewed, SessionHead};
 use crate::store::{Fence, SessionNumber, SessionRecord};
 use async_trait::async_trait;
 use std::net::{IpAddr, UdpSocket};
@@ -45,14 +45,15 @@ impl ClusterStore for PostgresStore {
         joined.map(drop).map_err(|error| self.database().explain(error))
     }
 
-    async fn renew(&self, node: &str, ttl: Duration) -> Result<Vec<NodeState>> {
+    async fn renew(&self, node: &str, ttl: Duration) -> Result<Renewed> {
         let renew =
             "UPDATE turnwire.nodes SET expires_at = clock_timestamp() + $2 * interval '1 second'
                      WHERE id = $1 AND NOT is_dead";
         let seconds = ttl.as_secs_f64();
         let params = [(&node as _, Type::TEXT), (&seconds as _, Type::FLOAT8)];
-        let list =
-            "SELECT node, expires_at < clock_timestamp() FROM turnwire.nodes WHERE NOT is_dead";
+        let list = "SELECT node, expires_at < clock_timestamp(),
+                           (extract(epoch FROM clock_timestamp()) * 1000)::int8
+                    FROM turnwire.nodes WHERE NOT is_dead";
         let connection = self.database().connect_as_node().await?;
         let (renewed, listed) =
             tokio::join!(connection.execute(renew, &params), connection.query(list, &[]));
@@ -60,11 +61,17 @@ impl ClusterStore for PostgresStore {
         if renewed.map_err(explain)? == 0 {
             return Err(Error::Fenced);
         }
-        let read = |row: &Row| {
-            let node = sessions::from_json(row.try_get(0)?)?;
-            Ok(NodeState { node, has_expired: row.try_get(1)? })
+        let read = |rows: Vec<Row>| {
+            let mut renewed = Renewed { nodes: Vec::new(), now_ms: 0 };
+            for row in &rows {
+                let node = sessions::from_json(row.try_get(0)?)?;
+                renewed.nodes.push(NodeState { node, has_expired: row.try_get(1)? });
+                renewed.now_ms = row.try_get(2)?;
+            }
+            // This node is among them.
+            Ok(renewed)
         };
-        listed.and_then(|rows| rows.iter().map(read).collect()).map_err(explain)
+        listed.and_then(read).map_err(explain)
     }
 
     async fn declare_dead(&self, node: &str) -> Result<bool> {

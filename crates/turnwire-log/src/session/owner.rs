@@ -7,11 +7,39 @@ use crate::loaded_session::LoadedSession;
 use crate::store::cluster::SessionHead;
 use crate::store::{Fence, SessionNumber, SessionRecord, SessionStatus};
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// How often a read that waits for an append looks whether the session is still owned.
+const OWNER_CHECK: Duration = Duration::from_millis(100);
 
 impl Session {
     /// Whether this process owns it now, and so knows its latest state.
     pub fn is_owned(&self) -> bool {
         self.inner.lock().live.as_ref().is_some_and(|live| self.is_current_owner(live))
+    }
+
+    /// Whether this process owns the session and its durable head is the latest. Appends that are on their way now are
+    /// waited for: the store may have them already, so that other nodes have shown them.
+    pub(crate) async fn knows_latest_head(&self) -> bool {
+        let (appends, failures) = {
+            let inner = self.inner.lock();
+            if !inner.live.as_ref().is_some_and(|live| self.is_current_owner(live)) {
+                return false;
+            }
+            if inner.appends_started == inner.appends_finished {
+                return true;
+            }
+            (inner.appends_started, inner.failures)
+        };
+        loop {
+            match timeout(OWNER_CHECK, self.wait_until_durable(appends, failures)).await {
+                Ok(landed) => return landed.is_ok(),
+                Err(_) if self.is_owned() => {}
+                // Another node may own it now.
+                Err(_) => return false,
+            }
+        }
     }
 
     pub(super) fn is_current_owner(&self, live: &LoadedSession) -> bool {

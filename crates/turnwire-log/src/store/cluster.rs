@@ -45,6 +45,15 @@ pub struct NodeState {
     pub has_expired: bool,
 }
 
+/// What a node learns when it renews its lease.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Renewed {
+    /// All nodes that were not declared dead.
+    pub nodes: Vec<NodeState>,
+    /// The clock of the store, in milliseconds since 1970.
+    pub now_ms: i64,
+}
+
 /// Where the log of a session ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionHead {
@@ -63,7 +72,7 @@ pub trait ClusterStore: Send + Sync {
     async fn join(&self, node: &Node, ttl: Duration) -> Result<()>;
 
     /// Extends the lease of a node, and lists all nodes that were not declared dead. `Fenced` if this one was.
-    async fn renew(&self, node: &str, ttl: Duration) -> Result<Vec<NodeState>>;
+    async fn renew(&self, node: &str, ttl: Duration) -> Result<Renewed>;
 
     /// Declares a node dead if its lease has expired. Returns whether it is dead now.
     async fn declare_dead(&self, node: &str) -> Result<bool>;

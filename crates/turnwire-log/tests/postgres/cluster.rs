@@ -10,21 +10,25 @@ use turnwire_log::store::{NewSession, SessionKey, SessionPatch, SessionStatus, S
 use turnwire_log::{Error, Log, PostgresStore, Session};
 
 /// Long enough that no lease ends by itself.
-const LONG: Duration = Duration::from_mins(10);
+pub const LONG: Duration = Duration::from_mins(10);
 
-struct TestNode {
+pub struct TestNode {
     cluster: Arc<Cluster>,
-    log: Log,
+    pub log: Arc<Log>,
 }
 
 impl TestNode {
-    async fn start(database: &TestDatabase, ttl: Duration) -> Self {
-        let store: Arc<dyn Store> = Arc::new(PostgresStore::open(&database.url()).await.unwrap());
-        let cluster = Cluster::join(store.clone(), Node::default(), ttl).await.unwrap();
-        Self { log: Log::in_cluster(store, cluster.lease().clone()), cluster }
+    pub async fn start(database: &TestDatabase, ttl: Duration) -> Self {
+        Self::start_on(&database.url(), ttl).await
     }
 
-    async fn create(&self, id: &str) -> Arc<Session> {
+    pub async fn start_on(url: &str, ttl: Duration) -> Self {
+        let store: Arc<dyn Store> = Arc::new(PostgresStore::open(url).await.unwrap());
+        let cluster = Cluster::join(store.clone(), Node::default(), ttl).await.unwrap();
+        Self { log: Arc::new(Log::in_cluster(store, cluster.lease().clone())), cluster }
+    }
+
+    pub async fn create(&self, id: &str) -> Arc<Session> {
         let new = NewSession {
             key: SessionKey::new("t", id),
             agent: "external".to_owned(),
@@ -35,7 +39,7 @@ impl TestNode {
         self.log.create_session(new).await.unwrap().0
     }
 
-    async fn open(&self, id: &str) -> Arc<Session> {
+    pub async fn open(&self, id: &str) -> Arc<Session> {
         self.log.open_session(&SessionKey::new("t", id)).await.unwrap().unwrap()
     }
 
@@ -49,7 +53,7 @@ impl TestNode {
 }
 
 /// Appends one event of a reply.
-async fn push(session: &Arc<Session>, reply: &str, event: &str) -> Result<u64, Error> {
+pub async fn push(session: &Arc<Session>, reply: &str, event: &str) -> Result<u64, Error> {
     let json = format!(r#"{{"id":"{reply}-{}","reply_id":"{reply}",{event}}}"#, event.len());
     let mut event = Event::from_json(&json).unwrap();
     let touched = [reply];
@@ -59,9 +63,9 @@ async fn push(session: &Arc<Session>, reply: &str, event: &str) -> Result<u64, E
     Ok(change.await?.1.head.get())
 }
 
-const START: &str = r#""type":"REPLY_START","name":"a""#;
-const TEXT: &str = r#""type":"TEXT_BLOCK_START","block_id":"b""#;
-const DELTA: &str = r#""type":"TEXT_BLOCK_DELTA","block_id":"b","delta":"Hello""#;
+pub const START: &str = r#""type":"REPLY_START","name":"a""#;
+pub const TEXT: &str = r#""type":"TEXT_BLOCK_START","block_id":"b""#;
+pub const DELTA: &str = r#""type":"TEXT_BLOCK_DELTA","block_id":"b","delta":"Hello""#;
 const END: &str = r#""type":"REPLY_END""#;
 
 fn is_owned_by(result: &Result<u64, Error>, node: &TestNode) -> bool {
@@ -149,12 +153,12 @@ async fn a_node_that_was_declared_dead_writes_nothing_and_trusts_nothing_that_it
 #[tokio::test(flavor = "multi_thread")]
 async fn a_late_renewal_keeps_the_sessions_if_nobody_declared_the_node_dead() {
     let Some(database) = TestDatabase::new() else { return };
-    let node = TestNode::start(&database, Duration::from_millis(50)).await;
+    let node = TestNode::start(&database, Duration::from_secs(1)).await;
     let session = node.create("s").await;
     push(&session, "r", START).await.unwrap();
     let ownership = session.snapshot_as_owner().await.unwrap().ownership;
     while node.cluster.lease().is_valid() {
-        tokio::task::yield_now().await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert!(
         matches!(push(&session, "r", TEXT).await, Err(Error::Store(_))),
@@ -258,6 +262,40 @@ fn send_signal(signal: &str, pid: &str) {
     assert!(std::process::Command::new("kill").args([signal, pid]).status().unwrap().success());
 }
 
+/// Stops the connection of a node's appends. Its last append must have been of nothing but events: that is one
+/// statement.
+fn stop_appends(database: &TestDatabase) -> StoppedProcess {
+    let pid = "SELECT pid FROM pg_stat_activity
+               WHERE datname = current_database() AND pid <> pg_backend_pid() AND query LIKE '%WITH written AS%'";
+    StoppedProcess::stop(database.run(pid))
+}
+
+/// The head is still the one that the former owner knows: only the fence tells it apart.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_late_append_is_refused_though_the_new_owner_wrote_nothing() {
+    let Some(database) = TestDatabase::new() else { return };
+    let late = TestNode::start(&database, Duration::from_secs(2)).await;
+    let other = TestNode::start(&database, LONG).await;
+    let lost = late.create("s").await;
+    push(&lost, "r", START).await.unwrap();
+    push(&lost, "r", TEXT).await.unwrap();
+    let stopped = stop_appends(&database);
+    let mut hanging = Box::pin(push(&lost, "r", DELTA));
+    tokio::select! {
+        biased;
+        written = &mut hanging => panic!("the database is stopped, but {written:?}"),
+        () = tokio::task::yield_now() => {}
+    }
+    other.bury(&late).await;
+    let taken = other.open("s").await;
+    taken.acquire_ownership().await.unwrap();
+    assert_eq!(taken.snapshot_as_owner().await.unwrap().head.get(), 2);
+    drop(stopped);
+    assert!(hanging.await.is_err(), "the append of a former owner");
+    assert_eq!(database.run("SELECT head FROM turnwire.sessions"), "2");
+    assert_eq!(push(&taken, "r", DELTA).await.unwrap(), 3);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_former_owner_shows_what_the_new_one_wrote_and_not_its_own_append_that_hangs() {
     let Some(database) = TestDatabase::new() else { return };
@@ -268,10 +306,7 @@ async fn a_former_owner_shows_what_the_new_one_wrote_and_not_its_own_append_that
     let head = lost.watch_head();
     push(&lost, "r", START).await.unwrap();
     push(&lost, "r", TEXT).await.unwrap();
-    // The connection of its appends: an append of nothing but events is one statement.
-    let pid = "SELECT pid FROM pg_stat_activity
-               WHERE datname = current_database() AND pid <> pg_backend_pid() AND query LIKE '%WITH written AS%'";
-    let stopped = StoppedProcess::stop(database.run(pid));
+    let stopped = stop_appends(&database);
     let mut hanging = Box::pin(push(&lost, "r", DELTA));
     tokio::select! {
         biased;

@@ -34,6 +34,11 @@ impl TestDatabase {
         self.server.url(&self.name)
     }
 
+    /// Where the server listens.
+    pub fn port(&self) -> u16 {
+        self.server.port()
+    }
+
     pub fn url_for(&self, user: &str) -> String {
         self.server.url_for(user, &self.name)
     }

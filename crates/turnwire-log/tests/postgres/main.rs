@@ -6,4 +6,5 @@ mod cluster;
 mod conformance;
 mod copies;
 mod harness;
+mod late_answers;
 mod processes;

@@ -5,13 +5,13 @@ use super::{Auth, Identity, Scope, Scopes};
 use crate::error::{ApiError, ApiResult};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
+use turnwire_log::log::now_ms;
 use turnwire_log::visible_sessions::SessionPattern;
 
 /// How long a ticket is valid.
@@ -77,9 +77,8 @@ impl SharedTicket {
         let text = random_text()
             .ok_or_else(|| ApiError::internal("the system returned no random numbers"))?;
         let left = maker.expires_at.map(|at| at.saturating_duration_since(now));
-        let expires = left.map(|left| {
-            (u64::try_from(left.as_millis()).unwrap_or(u64::MAX), Timestamp::now().as_millisecond())
-        });
+        let expires =
+            left.map(|left| (u64::try_from(left.as_millis()).unwrap_or(u64::MAX), now_ms()));
         let scopes = Scope::ALL.into_iter().filter(|scope| maker.scopes.allow(*scope));
         let shared = Self {
             tenant: maker.tenant.name().to_string(),
@@ -102,7 +101,7 @@ impl SharedTicket {
             self.scopes.iter().map(|name| name.parse::<Scope>().ok()).collect();
         let expires_at = self.expires.map(|(left, made_ms)| {
             // A clock that is behind makes the time shorter, never longer.
-            let since = Timestamp::now().as_millisecond().abs_diff(made_ms);
+            let since = now_ms().abs_diff(made_ms);
             Instant::now() + Duration::from_millis(left.saturating_sub(since))
         });
         let sessions = self.sessions;

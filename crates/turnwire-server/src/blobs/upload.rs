@@ -8,6 +8,7 @@ use crate::limits::ReservedBytes;
 use bytes::{Bytes, BytesMut};
 use http::StatusCode;
 use sha2::{Digest, Sha256};
+use turnwire_log::log::now_ms;
 use turnwire_log::store::{BLOB_PIECE_BYTES, BlobInfo, NewBlob, UploadNumber};
 
 /// An unfinished upload. Dropping it removes what was written.
@@ -124,7 +125,7 @@ impl<'a> Upload<'a> {
             media_type: media_type.to_owned(),
             upload: self.no,
             bytes: self.piece.split().freeze(),
-            now_ms: super::now_ms(),
+            now_ms: now_ms(),
             max_bytes: quota(self.app),
         };
         let (mut info, is_new) = store.store_blob(new).await?;

@@ -66,7 +66,7 @@ impl SessionRef {
 
     async fn open(&self, app: &App) -> turnwire_log::Result<Arc<Session>> {
         let key = SessionKey::new(self.tenant.clone(), self.id.clone());
-        let session = app.log.open_session(&key).await?;
+        let session = app.log.open_session_to_write(&key).await?;
         session.filter(|session| session.number() == self.number).ok_or(Error::NoSession)
     }
 }

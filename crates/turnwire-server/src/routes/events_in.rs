@@ -1,6 +1,6 @@
 //! `POST /v1/sessions/{s}/events`: events in.
 
-use super::request::find_session;
+use super::request::find_session_to_write;
 use crate::App;
 use crate::auth::{Action, Caller, is_valid_id};
 use crate::error::{ApiError, ApiResult};
@@ -49,7 +49,7 @@ where
     if !ingest::WIRES.contains(&wire) {
         return Err(unsupported_wire(wire));
     }
-    let session = find_session(app, caller, id).await?;
+    let session = find_session_to_write(app, caller, id).await?;
     let limit = app.config.limits.body.bytes();
     let bytes = read_body(app, caller.tenant(), request, limit).await?;
     let result = if let Some(publisher) = publisher {

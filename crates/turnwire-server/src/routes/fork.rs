@@ -19,6 +19,7 @@ use std::sync::Arc;
 use turnwire_core::event::Supersede;
 use turnwire_core::stamp::SystemStamp;
 use turnwire_core::{Event, EventKind, FinishedReason, Head, Json as RawJson, Seq};
+use turnwire_log::log::now_ms;
 use turnwire_log::message_pages::MessagePages;
 use turnwire_log::store::{EventLines, NewSession, SessionKey};
 use turnwire_log::{Error, Session, Store, Transaction, transfer};
@@ -85,9 +86,8 @@ pub(crate) async fn fork_log(
     metadata.insert("forked_from", RawJson::from_value(&from).map_err(ApiError::internal)?);
     let title = title.unwrap_or(snapshot.title);
     sessions::check_title_and_metadata(Some(&title), Some(&metadata))?;
-    let now_ms = jiff::Timestamp::now().as_millisecond();
     let agent = source.agent().to_owned();
-    let new = NewSession { key, agent, title, metadata, now_ms };
+    let new = NewSession { key, agent, title, metadata, now_ms: now_ms() };
     let (fork, made) = app.log.create_fork(new).await?;
     if !made {
         return Err(ApiError::conflict(format!("a session {} exists already", fork.id()))

@@ -31,3 +31,13 @@ pub async fn find_session(app: &App, caller: &Caller, id: &str) -> ApiResult<Arc
     let session = app.log.open_session(&caller.session_key(id)?).await?;
     session.ok_or_else(|| turnwire_log::Error::NoSession.into())
 }
+
+/// The same, for a change: it need not show what is on its way into the log.
+pub async fn find_session_to_write(
+    app: &App,
+    caller: &Caller,
+    id: &str,
+) -> ApiResult<Arc<Session>> {
+    let session = app.log.open_session_to_write(&caller.session_key(id)?).await?;
+    session.ok_or_else(|| turnwire_log::Error::NoSession.into())
+}

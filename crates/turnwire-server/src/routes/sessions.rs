@@ -19,6 +19,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::sync::Arc;
 use turnwire_core::{Fields, Stamp, stamp::SystemStamp};
+use turnwire_log::log::now_ms;
 use turnwire_log::store::{
     NewSession, SessionKey, SessionNumber, SessionPatch, SessionQuery, SessionRecord, SessionStatus,
 };
@@ -54,8 +55,7 @@ pub async fn create_session(
     let (title, metadata) = (new.title.unwrap_or_default(), new.metadata.unwrap_or_default());
     check_title_and_metadata(Some(&title), Some(&metadata))?;
     check_agent(&app, &agent)?;
-    let now_ms = jiff::Timestamp::now().as_millisecond();
-    let new = NewSession { key, agent, title, metadata, now_ms };
+    let new = NewSession { key, agent, title, metadata, now_ms: now_ms() };
     let (record, made) = app.log.store().create_session(new).await?;
     let status = if made { StatusCode::CREATED } else { StatusCode::OK };
     // The caller knows everything about a new session, even without the scope `read`.

@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::Arc;
 use turnwire_core::{ContentBlock, Fields, Head, Msg, ToolCall, Usage};
+use turnwire_log::log::now_ms;
 use turnwire_log::store::{
     QueuedMessage, SessionOutcome, SessionRecord, SessionState, SessionStatus,
 };
@@ -100,7 +101,7 @@ impl SessionView {
             epoch: session.epoch(),
             agent: session.agent(),
             created_ms: session.created_ms(),
-            updated_ms: Timestamp::now().as_millisecond(),
+            updated_ms: now_ms(),
         };
         let waiting = pending_views(app, session.agent(), &snapshot);
         let Snapshot { head, state, queue, title, metadata, .. } = snapshot;

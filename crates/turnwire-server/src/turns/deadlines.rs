@@ -2,7 +2,8 @@
 //! result ends, and the replies of silent producers end.
 //!
 //! Deadlines are computed from the log: the time of the event that asked. So a restart changes
-//! nothing. A clock that goes backwards makes calls wait longer, never shorter.
+//! nothing, nor does another node that takes over: nodes agree on one clock. A clock that goes
+//! backwards makes calls wait longer, never shorter.
 
 use super::client_events::{denial, timeout_results};
 use super::end_replies::{end_all_replies, end_own_replies};
@@ -18,6 +19,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use turnwire_agent::AgentError;
 use turnwire_core::{FinishedReason, Head, ToolCall, ToolCallState};
+use turnwire_log::log::now_ms;
 use turnwire_log::store::{SessionKey, SessionNumber, SessionStatus};
 use turnwire_log::{Error, OpenReply, Session, Snapshot};
 
@@ -83,13 +85,18 @@ fn waiting_calls(
     })
 }
 
+/// The time of all nodes.
+fn now() -> Timestamp {
+    Timestamp::from_millisecond(now_ms()).unwrap_or(Timestamp::MAX)
+}
+
 /// The calls in this state whose deadline has passed.
 fn late_calls<'r>(
     reply: &'r OpenReply,
     limits: WaitLimits,
     state: &ToolCallState,
 ) -> Vec<&'r ToolCall> {
-    let now = Timestamp::now();
+    let now = now();
     let calls = waiting_calls(reply, limits).filter(|(_, until)| *until <= now);
     calls.map(|(call, _)| call).filter(|call| call.state == *state).collect()
 }
@@ -125,7 +132,7 @@ impl Turns {
 
     async fn watch_pending_calls(self: Arc<Self>) {
         loop {
-            let (due, pause) = self.deadlines.take_due(Timestamp::now());
+            let (due, pause) = self.deadlines.take_due(now());
             for key in due {
                 let error = match self.expire_calls(&key).await {
                     // The node that owns the session does it.
@@ -133,7 +140,7 @@ impl Turns {
                     Err(error) => error,
                 };
                 tracing::warn!(session = &*key.id, %error, "an expired call could not be closed; will retry");
-                let later = Timestamp::now().checked_add(Duration::from_secs(5));
+                let later = now().checked_add(Duration::from_secs(5));
                 if let (Ok(later), Ok(Some(session))) = (later, self.log.open_session(&key).await) {
                     self.deadlines.insert(later, session.number(), key);
                 }

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use turnwire_core::Fields;
 use turnwire_log::Session;
+use turnwire_log::log::now_ms;
 use turnwire_log::store::{NewSession, SessionPatch};
 
 /// The prefix of every id.
@@ -56,7 +57,7 @@ pub async fn create_conversation(
         agent,
         title: String::new(),
         metadata,
-        now_ms: jiff::Timestamp::now().as_millisecond(),
+        now_ms: now_ms(),
     };
     let (session, _) = app.log.create_session(new).await?;
     if !items.is_empty()

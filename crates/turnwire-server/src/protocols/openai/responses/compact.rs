@@ -26,6 +26,7 @@ use turnwire_agent::compaction::SUMMARY_PREFIX;
 use turnwire_agent::{AgentError, Summary};
 use turnwire_core::stamp::{Stamp, SystemStamp};
 use turnwire_core::{ContentBlock, Fields, Head, Json, Msg, Role};
+use turnwire_log::log::now_ms;
 
 /// The beginning of an `encrypted_content` that is ours. The content of a provider goes to the provider.
 const CONTENT_PREFIX: &str = "turnwire.1.";
@@ -135,7 +136,7 @@ fn compacted(messages: &[Msg], summary: &Summary) -> ApiResult<CompactedResponse
     Ok(CompactedResponse {
         id: format!("resp_compaction_{}", SystemStamp.id()),
         object: "response.compaction",
-        created_at: jiff::Timestamp::now().as_second(),
+        created_at: now_ms() / 1000,
         output,
         usage: CompactionUsage {
             input_tokens,
