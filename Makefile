@@ -23,7 +23,7 @@ pytest = PYTHONPATH=tests/peers $(PEERS)/$(1)/bin/python -m pytest -q -p skips
 
 .PHONY: help run test test-rust test-server-on-postgres test-fuzz test-peers test-agentscope test-openai test-openapi test-anthropic test-stateless test-clients test-copilotkit \
 	test-ag-ui test-ai-sdk test-blocks test-together test-aimock test-server-peers test-eventsource test-browser-clients test-typescript \
-	test-console test-deploy test-dist dist dist-again bench-dist deploy-example console console-shots console-figures chromium postgres nginx peers-build check check-rust check-typescript check-packages check-dependencies api-record format bench bench-server bench-cluster bench-agent bench-typescript abuse fuzz soak clean
+	test-console test-deploy test-dist dist dist-again bench-dist deploy-example console console-shots console-figures chromium postgres faketime nginx peers-build check check-rust check-typescript check-packages check-dependencies api-record format bench bench-server bench-cluster bench-before bench-agent bench-typescript abuse fuzz soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,7 +38,7 @@ test: ## everything: checks, Rust, a short fuzz run, the peers; lists what this 
 	@if [ "$${TURNWIRE_REQUIRE_ALL:-}" != 1 ] && [ -s "$(TURNWIRE_SKIPS)" ]; then \
 	echo "$$(sort -u "$(TURNWIRE_SKIPS)" | wc -l) checks could not run here:"; sort -u "$(TURNWIRE_SKIPS)"; fi
 
-test-rust: postgres ## the Rust tests, documentation included
+test-rust: postgres faketime ## the Rust tests, documentation included
 	cargo test --workspace --all-features
 
 test-server-on-postgres: postgres ## the tests of the server once more, with their sessions in Postgres instead of memory
@@ -51,6 +51,13 @@ postgres:
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql pgbouncer >/dev/null; \
 	else $(call must_not_skip,Postgres and pgbouncer,install them); fi
+
+# Changes the clocks of nodes.
+faketime:
+	@if ls /usr/lib/*/faketime/libfaketime.so.1 >/dev/null 2>&1; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq faketime >/dev/null; \
+	else $(call must_not_skip,libfaketime,install the package faketime); fi
 
 nginx:
 	@if { command -v nginx || ls /usr/sbin/nginx; } >/dev/null 2>&1; then :; \
@@ -229,7 +236,13 @@ bench-server: $(PEERS)/durable-streams/ready ## the figures of the server, besid
 	DURABLE_STREAMS="$(CURDIR)/$(PEERS)/durable-streams/bin/durable-streams-server" cargo bench -p turnwire --bench server
 
 bench-cluster: postgres ## the figures of several nodes over Postgres, beside pgbench
-	cargo bench -p turnwire --bench server -- cluster-ingest cluster-nodes cluster-latency cluster-takeover cluster-idle
+	cargo bench -p turnwire --bench server -- cluster-ingest cluster-nodes cluster-latency cluster-takeover cluster-idle cluster-sizing
+
+bench-before: ## the figures of a server beside those of an earlier version: BEFORE=COMMIT
+	git worktree add --force --detach target/before "$(BEFORE)"
+	cargo build --profile bench --manifest-path target/before/Cargo.toml -p turnwire --target-dir target/before-build
+	TURNWIRE_BEFORE="$(CURDIR)/target/before-build/release/turnwire" cargo bench -p turnwire --bench server -- before
+	git worktree remove --force target/before
 
 bench-agent: $(PEERS)/agentscope/ready ## the figures of the agents that reply, beside AgentScope's
 	AGENTSCOPE_PYTHON="$(CURDIR)/$(PEERS)/agentscope/bin/python" cargo bench -p turnwire-agent --bench agent

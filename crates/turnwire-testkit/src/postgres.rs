@@ -50,11 +50,20 @@ impl PostgresServer {
             skip(what, "Postgres is not installed (Debian package postgresql)");
             return None;
         };
+        Self::start_prepared(what, &programs, &init(&programs), free_port(), settings)
+    }
+
+    /// Starts a server with TLS. Certificate and key are PEM.
+    pub fn start_with_tls(what: &str, certificate: &str, key: &str) -> Option<Self> {
+        let programs = server_programs().or_else(|| {
+            skip(what, "Postgres is not installed (Debian package postgresql)");
+            None
+        })?;
         let prepare = format!(
-            "'{}' --no-sync --auth=trust --username={USER} --encoding=UTF8 --locale=C -D data",
-            programs.join("initdb").display()
+            "{}; printf '%s' '{certificate}' > data/server.crt; umask 077; printf '%s' '{key}' > data/server.key",
+            init(&programs)
         );
-        Self::start_prepared(what, &programs, &prepare, free_port(), settings)
+        Self::start_prepared(what, &programs, &prepare, free_port(), &["ssl=on"])
     }
 
     /// Starts a standby on a port that is free, and waits until this server acknowledges no commit that the standby
@@ -171,8 +180,13 @@ impl PostgresServer {
 
     /// The URL of a database for another user.
     pub fn url_for(&self, user: &str, database: &str) -> String {
-        let port = self.bouncer_port.unwrap_or(self.port);
+        let port = self.url_port();
         format!("postgres://{user}@127.0.0.1:{port}/{database}")
+    }
+
+    /// The port that the URLs name: that of pgbouncer, if there is one.
+    pub fn url_port(&self) -> u16 {
+        self.bouncer_port.unwrap_or(self.port)
     }
 
     /// The port of the server itself.
@@ -195,11 +209,11 @@ impl PostgresServer {
 
     fn psql(&self, database: &str, sql: &str) -> io::Result<Output> {
         let options = ["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", database, "-c", sql];
-        self.client("psql").args(options).stdin(Stdio::null()).output()
+        self.program("psql").args(options).stdin(Stdio::null()).output()
     }
 
-    /// A program of Postgres that connects to this server.
-    fn client(&self, program: &str) -> Command {
+    /// A program of Postgres, such as `pg_dump`, that connects to this server.
+    pub fn program(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command.args(["-h", "127.0.0.1", "-p", &self.port.to_string(), "-U", USER]);
         command
@@ -217,7 +231,7 @@ impl PostgresServer {
         let value: String = (0..letters).map(|_| fastrand::alphanumeric()).collect();
         let script = format!("INSERT INTO events (session, bytes) VALUES (1, '{value}');\n");
         let mut pgbench = self
-            .client("pgbench")
+            .program("pgbench")
             .args(["-n", "-j", "2", "-c", &clients.to_string(), "-T", &seconds.to_string()])
             .args(["-f", "-", &database])
             .stdin(Stdio::piped())
@@ -233,6 +247,37 @@ impl PostgresServer {
         self.drop_database(&database);
         assert!(written.is_some_and(|written| written.is_ok()) && rate.is_some(), "{text}");
         rate.unwrap_or_default()
+    }
+
+    /// The processor time that the processes of the server have used since its start (Linux).
+    ///
+    /// # Panics
+    ///
+    /// If it does not run.
+    pub fn processor_time(&self) -> Duration {
+        let file = Path::new(&self.folder).join("data/postmaster.pid");
+        let text = std::fs::read_to_string(&file).unwrap_or_default();
+        let first = text.lines().next().unwrap_or_default();
+        let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        let ticks: u64 = processes
+            .filter_map(|process| {
+                let pid = process.file_name().into_string().ok()?;
+                let stat = std::fs::read_to_string(process.path().join("stat")).ok()?;
+                // The name of the program may have spaces.
+                let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+                let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
+                let own = number(11)? + number(12)?;
+                if pid == first {
+                    // And that of processes which have ended.
+                    Some(own + number(13)? + number(14)?)
+                } else {
+                    (fields.get(1) == Some(&first)).then_some(own)
+                }
+            })
+            .sum();
+        assert!(ticks > 0, "{} has {first:?}, and its time is unknown", file.display());
+        // Linux counts in hundredths of a second for programs, whatever its own clock is.
+        Duration::from_millis(ticks * 10)
     }
 
     /// How many statements the clients of a database send in this time.
@@ -263,6 +308,14 @@ impl PostgresServer {
 #[expect(clippy::panic, reason = "a test that cannot go on has failed")]
 fn unreachable_program(name: &str, error: &io::Error) -> ! {
     panic!("{name} cannot be run: {error}")
+}
+
+/// The command that makes the folder of a server.
+fn init(programs: &Path) -> String {
+    format!(
+        "'{}' --no-sync --auth=trust --username={USER} --encoding=UTF8 --locale=C -D data",
+        programs.join("initdb").display()
+    )
 }
 
 /// Starts the script as an ordinary user: the server refuses to run as root.

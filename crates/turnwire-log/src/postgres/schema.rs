@@ -3,6 +3,9 @@
 //! Everything is in the schema `turnwire`. Texts are compared by their bytes (collation `C`), as the
 //! other engines do. Each migration is one transaction that locks the row of `turnwire.store`.
 
+#[cfg(test)]
+mod tests;
+
 use super::connection::{Connection, Database};
 use super::errors::PostgresError;
 use crate::error::{Error, Result};

@@ -2,7 +2,7 @@
 
 use crate::faults::PlannedFault;
 use crate::load::{Load, check, print_summary};
-use crate::nodes::{Cluster, ClusterOptions};
+use crate::nodes::{Cluster, ClusterOptions, LEASE};
 use std::env;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
@@ -12,19 +12,27 @@ use turnwire_testkit::Rng;
 /// How many rounds there are by default.
 const ROUNDS: u64 = 10;
 
-const LEASE: Duration = Duration::from_secs(2);
-
 /// How often a long run looks at what it has.
 const ROUNDS_PER_CHECK: u64 = 20;
 
 #[test]
 fn one_node_loses_and_repeats_nothing_under_random_faults() {
-    run(&ClusterOptions { nodes: 1, lease: None });
+    run(&ClusterOptions::ONE_NODE);
 }
 
 #[test]
 fn three_nodes_lose_and_repeat_nothing_under_random_faults() {
-    run(&ClusterOptions { nodes: 3, lease: Some(LEASE) });
+    run(&ClusterOptions::THREE_NODES);
+}
+
+#[test]
+fn three_nodes_behind_pgbouncer_lose_and_repeat_nothing_under_random_faults() {
+    run(&ClusterOptions::BEHIND_PGBOUNCER);
+}
+
+#[test]
+fn three_nodes_whose_clocks_differ_lose_and_repeat_nothing_under_random_faults() {
+    run(&ClusterOptions::WRONG_CLOCKS);
 }
 
 fn number(name: &str) -> Option<u64> {

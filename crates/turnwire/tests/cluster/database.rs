@@ -8,14 +8,14 @@ use crate::nodes::{Cluster, ClusterOptions};
 use crate::producer::Producer;
 use crate::proxy::Link;
 use crate::published_reply::published_reply;
+use crate::takeover::{WORDS, check_reply_ends, wait_for_growth};
+use crate::users;
 use std::env;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use turnwire_testkit::Rng;
 use turnwire_testkit::net::SseParser;
 use turnwire_testkit::postgres::{PostgresServer, free_port};
-
-const LEASE: Duration = Duration::from_secs(2);
 
 /// How long the database is away: longer than a lease.
 const AWAY: Duration = Duration::from_secs(4);
@@ -25,15 +25,16 @@ const MAX_RECOVERY: Duration = Duration::from_secs(30);
 
 #[test]
 fn a_node_survives_a_database_that_is_away_for_a_while() {
-    database_is_away(&ClusterOptions { nodes: 1, lease: None });
+    database_is_away(&ClusterOptions::ONE_NODE);
 }
 
 #[test]
 fn three_nodes_survive_a_database_that_is_away_for_a_while() {
-    database_is_away(&ClusterOptions { nodes: 3, lease: Some(LEASE) });
+    database_is_away(&ClusterOptions::THREE_NODES);
 }
 
-/// Watchers stay connected, producers get 503 with `Retry-After`, and everything goes on when the database is back.
+/// Watchers stay connected, producers get 503 with `Retry-After`, and everything goes on when the database is back, also a
+/// reply that was being written.
 fn database_is_away(options: &ClusterOptions) {
     let Some(cluster) = Cluster::start("a database that is away", options) else { return };
     let test = ClusterTest::new(cluster.addresses());
@@ -48,6 +49,9 @@ fn database_is_away(options: &ClusterOptions) {
     for watcher in &mut watchers {
         watcher.read_until("before");
     }
+    let replying = test.create_session(&mut client, "demo");
+    assert!(users::send(&mut client, &replying.id, 0, 0, WORDS, false));
+    wait_for_growth(&mut client, &replying.id, 0);
 
     cluster.nodes.iter().for_each(|node| node.database.set(Link::Cut));
     let begun = Instant::now();
@@ -73,6 +77,7 @@ fn database_is_away(options: &ClusterOptions) {
         watcher.read_until("after");
     }
     session.settle();
+    check_reply_ends(&mut client, &test, &replying);
     read_everything(&cluster, &test);
     let findings = check(&cluster, &test);
     print_summary(&cluster, &test, &findings);
@@ -112,12 +117,12 @@ impl Stream {
 
 #[test]
 fn one_node_goes_on_when_the_database_fails_over() {
-    database_fails_over(&ClusterOptions { nodes: 1, lease: None });
+    database_fails_over(&ClusterOptions::ONE_NODE);
 }
 
 #[test]
 fn three_nodes_go_on_when_the_database_fails_over() {
-    database_fails_over(&ClusterOptions { nodes: 3, lease: Some(LEASE) });
+    database_fails_over(&ClusterOptions::THREE_NODES);
 }
 
 /// The primary is killed and its synchronous standby promoted, `FAILOVERS` times, while everybody is at work.

@@ -6,6 +6,7 @@
 //! | module | what is in it |
 //! |---|---|
 //! | `chaos`, `faults` | random faults while everybody is at work |
+//! | `questions` | a question of one node that another answers |
 //! | `takeover` | nodes that are killed, shut down or hang, one at a time |
 //! | `database` | the database is away for a while, or fails over to a standby |
 //! | `load` | all clients at once, and the check at the end |
@@ -44,6 +45,7 @@ mod producer;
 mod proxy;
 #[path = "../crash/published_reply.rs"]
 mod published_reply;
+mod questions;
 mod reader;
 #[path = "../crash/server.rs"]
 #[expect(dead_code, reason = "what only the crash tests use")]

@@ -15,6 +15,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use turnwire_testkit::postgres::PostgresServer;
+use turnwire_testkit::skip;
+
+/// Of clusters with several nodes: short, so that tests need not wait long.
+pub const LEASE: Duration = Duration::from_secs(2);
 
 /// The longest time to stop in order.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
@@ -24,6 +28,21 @@ pub struct ClusterOptions {
     pub nodes: usize,
     /// `None` leaves the setting out.
     pub lease: Option<Duration>,
+    pub behind_pgbouncer: bool,
+    /// By how many seconds the clocks of the nodes are wrong.
+    pub clocks: &'static [i64],
+}
+
+impl ClusterOptions {
+    /// One node with the default settings.
+    pub const ONE_NODE: Self = Self { nodes: 1, lease: None, behind_pgbouncer: false, clocks: &[] };
+
+    pub const THREE_NODES: Self = Self { nodes: 3, lease: Some(LEASE), ..Self::ONE_NODE };
+
+    pub const BEHIND_PGBOUNCER: Self = Self { behind_pgbouncer: true, ..Self::THREE_NODES };
+
+    /// One clock is ten minutes behind, one is ten minutes ahead, and one is right.
+    pub const WRONG_CLOCKS: Self = Self { clocks: &[-600, 600, 0], ..Self::THREE_NODES };
 }
 
 /// Ends its processes when it is dropped, also by a panic.
@@ -41,14 +60,24 @@ pub struct Node {
     number: usize,
     folder: PathBuf,
     store: String,
+    /// In seconds.
+    clock: i64,
     process: Mutex<Option<Server>>,
 }
 
 impl Cluster {
-    /// A cluster with a Postgres of its own; `None` where Postgres is not installed.
+    /// A cluster with a Postgres of its own; `None` where it, or what else it needs, is not installed.
     pub fn start(what: &str, options: &ClusterOptions) -> Option<Self> {
-        let database = PostgresServer::start(what, &[])?;
-        let (name, port) = (database.create_database(), database.port());
+        if !options.clocks.is_empty() && clock_library().is_none() {
+            skip(what, "libfaketime is not installed (Debian package faketime)");
+            return None;
+        }
+        let database = if options.behind_pgbouncer {
+            PostgresServer::start_with_pgbouncer(what)?
+        } else {
+            PostgresServer::start(what, &[])?
+        };
+        let (name, port) = (database.create_database(), database.url_port());
         let mut cluster = Self::start_on(options, |proxy| {
             proxy.set_target(Some(SocketAddr::from((Ipv4Addr::LOCALHOST, port))));
             let url = database.url(&name);
@@ -67,7 +96,8 @@ impl Cluster {
             let (database, clients) = (Proxy::start(None), Proxy::start(None));
             let store = store(&database);
             let folder = folder.path().to_owned();
-            Node { number, folder, store, database, clients, process: Mutex::default() }
+            let clock = options.clocks.get(number).copied().unwrap_or_default();
+            Node { number, folder, store, clock, database, clients, process: Mutex::default() }
         });
         let nodes: Vec<Node> = nodes.collect();
         // All at once: one of them creates the tables.
@@ -92,6 +122,13 @@ impl Cluster {
     pub fn keep_logs(&mut self) -> PathBuf {
         self.folder.take().map(TempDir::keep).unwrap_or_default()
     }
+}
+
+/// The library that changes the clock of a program.
+fn clock_library() -> Option<PathBuf> {
+    let folders = std::fs::read_dir("/usr/lib").ok()?.flatten();
+    let mut files = folders.map(|folder| folder.path().join("faketime/libfaketime.so.1"));
+    files.find(|file| file.is_file())
 }
 
 fn marks_file(folder: &Path) -> PathBuf {
@@ -122,6 +159,11 @@ impl Node {
         let mut command = turnwire(&args);
         command.arg("--config").arg(config).current_dir(&self.folder);
         command.env(marks::FILE, marks_file(&self.folder)).env("TURNWIRE_DEMO_RATE", "500");
+        if self.clock != 0 {
+            command.env("LD_PRELOAD", clock_library().unwrap());
+            command.env("FAKETIME", format!("{:+}", self.clock));
+            command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1").env("NO_FAKE_STAT", "1");
+        }
         let log = self.folder.join(format!("node{}.log", self.number));
         let log = OpenOptions::new().create(true).append(true).open(log).unwrap();
         command.stdout(Stdio::piped()).stderr(log);

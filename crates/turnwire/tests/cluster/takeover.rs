@@ -5,7 +5,7 @@ use crate::connection::{Connection, Request};
 use crate::harness::{ClusterTest, KnownSession, pause};
 use crate::history::LogEvent;
 use crate::load::{check, print_summary, read_everything};
-use crate::nodes::{Cluster, ClusterOptions};
+use crate::nodes::{Cluster, ClusterOptions, LEASE};
 use crate::producer::Producer;
 use crate::published_reply::published_reply;
 use crate::reader::read_log;
@@ -17,10 +17,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 use turnwire_testkit::Rng;
 
-const LEASE: Duration = Duration::from_secs(2);
-
 /// Makes the demo agent speak for some seconds.
-const WORDS: &str = "long 1500";
+pub const WORDS: &str = "long 1500";
 
 /// What a take-over may take longer than promised, on a machine that does other things as well.
 const SLACK: Duration = Duration::from_secs(5);
@@ -29,7 +27,7 @@ const SLACK: Duration = Duration::from_secs(5);
 const HANG: Duration = Duration::from_secs(4);
 
 fn start_cluster(what: &str) -> Option<(Cluster, Arc<ClusterTest>)> {
-    let cluster = Cluster::start(what, &ClusterOptions { nodes: 3, lease: Some(LEASE) })?;
+    let cluster = Cluster::start(what, &ClusterOptions::THREE_NODES)?;
     let test = ClusterTest::new(cluster.addresses());
     Some((cluster, test))
 }
@@ -97,7 +95,7 @@ fn a_reply_of_a_killed_node_goes_on_at_another() {
 }
 
 /// Waits until the demo agent has spoken. It says what it says without a take-over.
-fn check_reply_ends(client: &mut Client, test: &ClusterTest, session: &KnownSession) {
+pub fn check_reply_ends(client: &mut Client, test: &ClusterTest, session: &KnownSession) {
     users::wait_until_idle(client, &session.id);
     session.settle();
     let undisturbed = test.create_session(client, "demo");
@@ -109,7 +107,7 @@ fn check_reply_ends(client: &mut Client, test: &ClusterTest, session: &KnownSess
     }
 }
 
-fn wait_for_growth(client: &mut Client, session: &str, head: usize) -> Vec<LogEvent> {
+pub fn wait_for_growth(client: &mut Client, session: &str, head: usize) -> Vec<LogEvent> {
     let begun = Instant::now();
     loop {
         if let Some(log) = read_log(client, session).filter(|log| log.len() > head) {

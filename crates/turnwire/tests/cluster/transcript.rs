@@ -19,8 +19,10 @@ impl Transcript {
     pub fn push(&mut self, frame: &Value, has_token: bool) {
         self.unfinished.push(frame.clone());
         if has_token {
+            let mut follows_snapshot = false;
             for frame in std::mem::take(&mut self.unfinished) {
-                self.apply(&frame);
+                self.apply(&frame, follows_snapshot);
+                follows_snapshot |= frame["type"] == "MESSAGES_SNAPSHOT";
             }
         }
     }
@@ -51,7 +53,7 @@ impl Transcript {
         self.texts.get(id).map(String::as_str).unwrap_or_default()
     }
 
-    fn apply(&mut self, frame: &Value) {
+    fn apply(&mut self, frame: &Value, follows_snapshot: bool) {
         let mut note = frame.clone();
         if frame["type"] == "MESSAGES_SNAPSHOT" {
             // The last message is the one that may be open.
@@ -62,6 +64,8 @@ impl Transcript {
         let text = |name: &str| frame[name].as_str().unwrap_or_default();
         match text("type") {
             "TEXT_MESSAGE_CONTENT" => self.append("message", text("messageId"), text("delta")),
+            // The start of what the snapshot has in part.
+            "TOOL_CALL_START" if follows_snapshot => {}
             // A model call that was repeated after a crash may call the same again.
             "TOOL_CALL_START" => self.set("input", text("toolCallId"), ""),
             "TOOL_CALL_ARGS" => self.append("input", text("toolCallId"), text("delta")),
@@ -102,4 +106,22 @@ impl Transcript {
     fn set(&mut self, what: &str, id: &str, text: &str) {
         self.texts.insert(format!("{what} {id}"), text.to_owned());
     }
+}
+
+#[test]
+fn an_input_that_a_reconnect_broke_in_two_is_whole() {
+    let frame = |kind: &str, delta: &str| json!({"type": kind, "toolCallId": "c", "delta": delta});
+    let call = json!({"id": "c", "function": {"arguments": "{\"city\":"}});
+    let snapshot = json!({"type": "MESSAGES_SNAPSHOT", "messages": [{"role": "assistant", "toolCalls": [call]}]});
+    let mut transcript = Transcript::default();
+    transcript.push(&frame("TOOL_CALL_START", ""), true);
+    transcript.push(&frame("TOOL_CALL_ARGS", "{\"city\":"), true);
+    transcript.reconnect();
+    transcript.push(&snapshot, false);
+    transcript.push(&frame("TOOL_CALL_START", ""), false);
+    transcript.push(&frame("TOOL_CALL_ARGS", "\"Paris\"}"), true);
+    assert_eq!(transcript.text("input c"), "{\"city\":\"Paris\"}");
+    // The same call again.
+    transcript.push(&frame("TOOL_CALL_START", ""), true);
+    assert_eq!(transcript.text("input c"), "");
 }

@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::LazyLock;
+use std::time::Duration;
 use turnwire_testkit::postgres::PostgresServer;
 
 /// One server for all tests. `None` where Postgres cannot run; then a skip is recorded.
@@ -35,24 +36,45 @@ pub struct Running {
     child: Child,
     address: String,
     pub banner: String,
+    /// More headers of each request, each with its line end.
+    pub headers: String,
 }
 
 impl Running {
     pub fn start(folder: &Path, url: &str) -> Self {
+        Self::start_with(folder, url, &[])
+    }
+
+    pub fn start_with(folder: &Path, url: &str, more: &[&str]) -> Self {
         let args = ["serve", "--listen", "127.0.0.1:0", "--store", url];
+        let args = [&args[..], more].concat();
         let mut child = command(folder, &args).stdout(Stdio::piped()).spawn().unwrap();
         let mut banner = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut banner).unwrap();
         let address = banner.split("http://").nth(1).unwrap().split(' ').next().unwrap().to_owned();
-        Self { child, address, banner }
+        Self { child, address, banner, headers: String::new() }
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Opens a stream. A line that does not come for 20 s fails.
+    pub fn follow(&self, path: &str) -> impl Iterator<Item = String> + use<> {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let host = &self.address;
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: {host}\r\naccept: text/event-stream\r\n\r\n")
+            .unwrap();
+        BufReader::new(stream).lines().map(Result::unwrap)
     }
 
     pub fn request(&self, method: &str, path: &str, body: &str) -> String {
         let mut stream = TcpStream::connect(&self.address).unwrap();
-        let (host, length) = (&self.address, body.len());
+        let (host, length, headers) = (&self.address, body.len(), &self.headers);
         write!(
             stream,
-            "{method} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-type: application/json\r\n\
+            "{method} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n{headers}content-type: application/json\r\n\
              content-length: {length}\r\n\r\n{body}"
         )
         .unwrap();
