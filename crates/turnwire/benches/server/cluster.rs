@@ -24,34 +24,35 @@ const EVENT_BYTES: usize = 200;
 const LEASE: Duration = Duration::from_secs(10);
 
 /// A database and the nodes over it.
-struct Cluster {
+pub struct Cluster {
     nodes: Vec<RunningServer>,
-    database: String,
+    pub database: String,
     _folders: Vec<TempFolder>,
 }
 
 impl Cluster {
-    fn start(server: &PostgresServer, nodes: usize) -> Result<Self> {
+    /// Starts so many nodes with these settings over an empty database.
+    pub fn start(server: &PostgresServer, nodes: usize, settings: &str) -> Result<Self> {
         let database = server.create_database();
-        let kind = ServerKind::Node(server.url(&database));
+        let kind = ServerKind::Node { url: server.url(&database), settings: settings.to_owned() };
         let folders: Vec<TempFolder> =
             (0..nodes).map(|_| TempFolder::new()).collect::<Result<_>>()?;
         let nodes = folders.iter().map(|folder| RunningServer::start(&kind, folder));
         Ok(Self { nodes: nodes.collect::<Result<_>>()?, database, _folders: folders })
     }
 
-    fn node(&self, number: usize) -> Result<&RunningServer> {
+    pub fn node(&self, number: usize) -> Result<&RunningServer> {
         self.nodes.get(number).ok_or_else(|| format!("there is no node {number}").into())
     }
 
-    fn stop(self, server: &PostgresServer) -> Result<()> {
+    pub fn stop(self, server: &PostgresServer) -> Result<()> {
         self.nodes.into_iter().try_for_each(RunningServer::stop)?;
         server.drop_database(&self.database);
         Ok(())
     }
 }
 
-fn start_postgres() -> Result<PostgresServer> {
+pub fn start_postgres() -> Result<PostgresServer> {
     let server = PostgresServer::start("the figures of a cluster", &SETTINGS);
     server.ok_or_else(|| "Postgres is not installed: `make postgres` installs it".into())
 }
@@ -70,7 +71,7 @@ fn measure_ingest(
     batch: usize,
     seconds: u32,
 ) -> Result<IngestSample> {
-    let cluster = Cluster::start(server, nodes)?;
+    let cluster = Cluster::start(server, nodes, "")?;
     let (connections, sessions) = (CONNECTIONS.div_ceil(generators), SESSIONS.div_ceil(generators));
     let [connections, sessions, batch] = [connections, sessions, batch].map(|n| n.to_string());
     let seconds = seconds.to_string();
@@ -190,7 +191,7 @@ pub fn three_nodes_beside_one(rounds: usize, seconds: u32) -> Result<Vec<Figure>
 /// From a POST at one node to the event at a subscriber of another.
 pub fn latency(seconds: u32) -> Result<Vec<Figure>> {
     let server = start_postgres()?;
-    let cluster = Cluster::start(&server, 2)?;
+    let cluster = Cluster::start(&server, 2, "")?;
     let (watch, seconds) = (cluster.node(1)?.url.clone(), seconds.to_string());
     let args = [
         "fanout",
@@ -245,7 +246,7 @@ pub fn takeover(rounds: usize) -> Result<Vec<Figure>> {
 }
 
 fn measure_takeover(server: &PostgresServer, signal: Signal) -> Result<Duration> {
-    let cluster = Cluster::start(server, 2)?;
+    let cluster = Cluster::start(server, 2, "")?;
     let (owner, other) = (cluster.node(0)?, cluster.node(1)?);
     let json = "Content-Type: application/json\r\n";
     send_request(&owner.url, "POST", "/v1/sessions", json, r#"{"id":"s","agent":"external"}"#)?;
@@ -280,7 +281,7 @@ pub fn idle() -> Result<Vec<Figure>> {
     const WATCHERS: u32 = 10_000;
     const TIME: Duration = Duration::from_secs(20);
     let server = start_postgres()?;
-    let cluster = Cluster::start(&server, 2)?;
+    let cluster = Cluster::start(&server, 2, "")?;
     let node = cluster.node(1)?;
     let (watch, pid) = (node.url.clone(), node.pid().to_string());
     let count = || {

@@ -5,17 +5,19 @@
 //! `durable-streams` server is installed (`DURABLE_STREAMS` is its path), it gets the same events
 //! from the same load generator, alternating.
 //!
-//! The figures of a cluster run only by name: `make bench-cluster`.
+//! The figures of a cluster, and the comparison with an earlier version, run only by name: `make bench-cluster`, `make bench-before`.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 #![expect(clippy::print_stderr, reason = "and tells who waits what it is at")]
 
+mod before;
 mod cluster;
 mod figures;
 mod first_token;
 mod ingest;
 mod replies;
 mod running_server;
+mod sizing;
 
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
@@ -31,7 +33,7 @@ type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 #[derive(Parser)]
 struct Cli {
     /// The figures [default: all of a single server]
-    #[arg(value_parser = PossibleValuesParser::new(SINGLE.into_iter().chain(CLUSTER)))]
+    #[arg(value_parser = PossibleValuesParser::new(SINGLE.into_iter().chain(CLUSTER).chain(["before"])))]
     figures: Vec<String>,
 
     /// Rounds of ingest per server
@@ -65,8 +67,14 @@ const SINGLE: [&str; 14] = [
 ];
 
 /// Over a Postgres on this machine.
-const CLUSTER: [&str; 5] =
-    ["cluster-ingest", "cluster-nodes", "cluster-latency", "cluster-takeover", "cluster-idle"];
+const CLUSTER: [&str; 6] = [
+    "cluster-ingest",
+    "cluster-nodes",
+    "cluster-latency",
+    "cluster-takeover",
+    "cluster-idle",
+    "cluster-sizing",
+];
 
 fn main() {
     let cli = Cli::parse();
@@ -103,7 +111,9 @@ fn main() {
             "cluster-nodes" => cluster::three_nodes_beside_one(cli.rounds, cli.seconds),
             "cluster-latency" => cluster::latency(cli.seconds),
             "cluster-takeover" => cluster::takeover(cli.rounds),
-            _ => cluster::idle(),
+            "before" => before::compare(cli.rounds, cli.seconds),
+            "cluster-idle" => cluster::idle(),
+            _ => sizing::sizing(cli.seconds),
         };
         match figures {
             Ok(figures) => table.extend(figures),

@@ -23,15 +23,20 @@ pub enum ServerKind {
     Turnwire,
     /// With these settings.
     Agents(String),
-    /// A node of a cluster, over this database.
-    Node(String),
+    /// A node of a cluster, over this database, with these settings.
+    Node {
+        url: String,
+        settings: String,
+    },
+    /// Turnwire in an earlier version: its program.
+    Earlier(PathBuf),
     DurableStreams(PathBuf),
 }
 
 impl ServerKind {
     pub fn name(&self) -> &'static str {
         match self {
-            Self::Turnwire | Self::Agents(_) | Self::Node(_) => "turnwire",
+            Self::Turnwire | Self::Agents(_) | Self::Node { .. } | Self::Earlier(_) => "turnwire",
             Self::DurableStreams(_) => "durable-streams",
         }
     }
@@ -39,14 +44,16 @@ impl ServerKind {
     fn command(&self, port: u16, store: &Path) -> Result<Command> {
         let port = port.to_string();
         Ok(match self {
-            Self::Turnwire | Self::Agents(_) | Self::Node(_) => {
-                let mut command = Command::new(TURNWIRE);
+            Self::Turnwire | Self::Agents(_) | Self::Node { .. } | Self::Earlier(_) => {
+                let program =
+                    if let Self::Earlier(path) = self { path } else { Path::new(TURNWIRE) };
+                let mut command = Command::new(program);
                 command.args(["serve", "--listen", &format!("127.0.0.1:{port}"), "--store"]);
                 command.arg(match self {
-                    Self::Node(url) => url.clone(),
+                    Self::Node { url, .. } => url.clone(),
                     _ => format!("sqlite:{}", store.join("turnwire.db").display()),
                 });
-                if let Self::Agents(settings) = self {
+                if let Self::Agents(settings) | Self::Node { settings, .. } = self {
                     let file = store.join("turnwire.toml");
                     fs::write(&file, settings)?;
                     command.arg("--config").arg(file);
@@ -64,7 +71,7 @@ impl ServerKind {
 
     fn ready(&self) -> &'static str {
         match self {
-            Self::Turnwire | Self::Agents(_) | Self::Node(_) => "/readyz",
+            Self::Turnwire | Self::Agents(_) | Self::Node { .. } | Self::Earlier(_) => "/readyz",
             Self::DurableStreams(_) => "/health",
         }
     }
