@@ -22,7 +22,7 @@ must_not_skip = if [ "$${TURNWIRE_REQUIRE_ALL:-}" = 1 ]; then echo "$(1) is requ
 pytest = PYTHONPATH=tests/peers $(PEERS)/$(1)/bin/python -m pytest -q -p skips
 
 .PHONY: help run test test-rust test-server-on-postgres test-fuzz test-peers test-agentscope test-openai test-openapi test-anthropic test-stateless test-clients test-copilotkit \
-	test-ag-ui test-ai-sdk test-blocks test-together test-aimock test-server-peers test-eventsource test-browser-clients test-typescript \
+	test-ag-ui test-ai-sdk test-blocks test-together test-aimock test-server-peers test-eventsource test-browser-clients test-typescript test-python check-python \
 	test-console test-deploy test-dist dist dist-again bench-dist deploy-example console console-shots console-figures chromium postgres faketime nginx peers-build check check-rust check-typescript check-packages check-dependencies api-record format bench bench-server bench-cluster bench-before bench-agent bench-typescript abuse fuzz soak clean
 
 help: ## list the targets
@@ -96,7 +96,7 @@ bench-dist: dist ## the figures of the packages: sizes, start of the server, ins
 test-fuzz: ## every fuzz target for a few seconds
 	FUZZ_SEED=1 fuzz/run 4
 
-test-peers: test-agentscope test-openai test-openapi test-anthropic test-stateless test-ag-ui test-ai-sdk test-blocks test-together test-aimock test-server-peers test-eventsource test-browser-clients test-typescript test-console test-deploy ## the real packages of other projects, and a browser, against Turnwire
+test-peers: test-agentscope test-openai test-openapi test-anthropic test-stateless test-ag-ui test-ai-sdk test-blocks test-together test-aimock test-server-peers test-eventsource test-browser-clients test-typescript test-python test-console test-deploy ## the real packages of other projects, and a browser, against Turnwire
 
 test-agentscope: $(PEERS)/agentscope/ready peers-build ## against the real agentscope package
 	TURNWIRE="$(CURDIR)/target/debug/turnwire" SAMPLES="$(EXAMPLES)/agentscope_samples" \
@@ -158,6 +158,16 @@ test-browser-clients: tests/peers/node/browser/node_modules/ready chromium peers
 test-typescript: clients/typescript/node_modules/ready peers-build ## the TypeScript client against the real server
 	cd clients/typescript && TURNWIRE="$(CURDIR)/target/debug/turnwire" npm test --silent
 
+test-python: $(PEERS)/python/ready peers-build ## the Python package: its native module, types, client and publisher, with the real frameworks and the real server
+	$(call python_wheel,dev)
+	cd clients/python && TURNWIRE="$(CURDIR)/target/debug/turnwire" PYTHONPATH="$(CURDIR)/tests/peers" $(CURDIR)/$(PEERS)/python/bin/python -m pytest -q -p skips
+
+# Builds the wheel with this profile of Cargo, and installs it. Its Cargo workspace is its own.
+python_wheel = rm -rf $(PEERS)/python/wheels && cd clients/python && \
+	PATH="$(CURDIR)/$(PEERS)/python/bin:$$PATH" CARGO_TARGET_DIR="$(CURDIR)/target/python" \
+	maturin build --quiet --locked --profile $(1) --compatibility linux --out "$(CURDIR)/$(PEERS)/python/wheels" && \
+	"$(CURDIR)/$(PEERS)/python/bin/pip" install --quiet --disable-pip-version-check --no-deps --force-reinstall "$(CURDIR)"/$(PEERS)/python/wheels/*.whl
+
 test-console: console/node_modules/ready $(addprefix tests/peers/node/,$(addsuffix /node_modules/ready,ag-ui ai-sdk)) chromium peers-build ## the console: console/dist is up to date, and works in a real Chromium
 	cd console && npm run --silent check && npm test --silent
 	cd console && npx vite build --logLevel warn --outDir ../target/console --emptyOutDir
@@ -185,7 +195,7 @@ chromium:
 peers-build:
 	cargo build --quiet -p turnwire -p turnwire-wires -p turnwire-agent --bins --examples
 
-check: check-rust check-typescript check-packages check-dependencies ## formatting, lints, documentation, public API, packages, licences: run it before each commit
+check: check-rust check-typescript check-python check-packages check-dependencies ## formatting, lints, documentation, public API, packages, licences: run it before each commit
 
 check-rust:
 	cargo fmt --all --check
@@ -212,6 +222,11 @@ api-record: ## record the public API of the crates, after a change that is meant
 check-typescript: tools/typescript/node_modules/ready
 	$(BIOME) ci --colors=off --error-on-warnings --max-diagnostics=50
 
+check-python: $(PEERS)/python/ready
+	cargo fmt --manifest-path clients/python/Cargo.toml --check
+	CARGO_TARGET_DIR="$(CURDIR)/target/python" cargo clippy --quiet --locked --manifest-path clients/python/Cargo.toml -- -D warnings
+	cd clients/python && $(CURDIR)/$(PEERS)/python/bin/ruff format --quiet --check && $(CURDIR)/$(PEERS)/python/bin/ruff check --quiet
+
 # What would be published, without compiling it again: metadata, files, and dependencies that have a version.
 check-packages:
 	@cargo package --quiet --workspace --exclude turnwire-testkit --exclude turnwire-faults --no-verify --allow-dirty
@@ -223,9 +238,11 @@ check-dependencies:
 	if cargo deny --log-level error fetch db; then cargo deny --log-level error check --disable-fetch advisories; \
 	else $(call skip,advisories of dependencies,the advisory database cannot be fetched); fi; fi
 
-format: tools/typescript/node_modules/ready ## format all code
+format: tools/typescript/node_modules/ready $(PEERS)/python/ready ## format all code
 	cargo fmt --all
 	cargo fmt --manifest-path fuzz/Cargo.toml
+	cargo fmt --manifest-path clients/python/Cargo.toml
+	cd clients/python && $(CURDIR)/$(PEERS)/python/bin/ruff format --quiet
 	$(BIOME) check --colors=off --write
 
 bench: $(PEERS)/agentscope/ready $(PEERS)/bench/ready bench-server ## the figures of docs/benchmarks.md, beside the packages that others use
@@ -283,6 +300,9 @@ $(PEERS)/durable-streams/ready:
 	if cargo install --quiet --locked --root $(@D) durable-streams --version 0.1.5; then touch $@; \
 	else echo "durable-streams could not be installed"; fi
 
+$(PEERS)/python/ready: clients/python/tests/requirements.txt
+	$(venv)
+
 $(PEERS)/%/ready: tests/peers/%/requirements.txt
 	$(venv)
 
@@ -301,5 +321,6 @@ clients/typescript/node_modules/ready console/node_modules/ready tools/typescrip
 
 clean: ## remove everything that was built or installed
 	cargo clean
+	rm -rf clients/python/python/turnwire/*.so clients/python/python/turnwire/bin
 	rm -rf fuzz/target fuzz/corpus fuzz/artifacts tests/peers/node/*/node_modules \
 	clients/typescript/node_modules clients/typescript/dist console/node_modules tools/typescript/node_modules

@@ -18,12 +18,31 @@
 //! # Ok::<(), turnwire_core::Error>(())
 //! ```
 
+use crate::error::ErrorKind;
 use crate::error::{Error, Result};
 use crate::event::{Event, EventKind};
+use crate::fold::FoldCursor;
 use crate::fold::Outcome;
 use crate::msg::Msg;
 use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
+
+/// The JSON of a folder.
+#[derive(Serialize, Deserialize)]
+struct Dump<M> {
+    messages: Vec<DumpedMessage<M>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    superseded: Vec<String>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    reset: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct DumpedMessage<M> {
+    message: M,
+    cursor: FoldCursor,
+}
 
 /// Folds a stream into its messages, in the order of their first events.
 ///
@@ -104,6 +123,45 @@ impl Folder {
     /// All messages, in the order of their first events.
     pub fn into_messages(self) -> impl Iterator<Item = Msg> {
         self.messages.into_values()
+    }
+
+    /// The state of the fold as one line of JSON, to continue later with [`load`](Self::load).
+    ///
+    /// ```
+    /// use turnwire_core::{Event, Folder};
+    ///
+    /// let mut folder = Folder::default();
+    /// let start = r#"{"id":"1","type":"TEXT_BLOCK_START","reply_id":"r","block_id":"b"}"#;
+    /// let delta = r#"{"id":"2","type":"TEXT_BLOCK_DELTA","reply_id":"r","block_id":"b","delta":"Hello"}"#;
+    /// folder.push(&Event::from_json(start)?)?;
+    /// let mut later = Folder::load(&folder.dump())?;
+    /// later.push(&Event::from_json(delta)?)?;
+    /// assert_eq!(later.get("r").unwrap().text("").as_deref(), Some("Hello"));
+    /// # Ok::<(), turnwire_core::Error>(())
+    /// ```
+    pub fn dump(&self) -> String {
+        let messages =
+            self.messages().map(|message| DumpedMessage { message, cursor: message.cursor() });
+        let mut superseded: Vec<String> = self.superseded.iter().cloned().collect();
+        superseded.sort_unstable();
+        let dump =
+            Dump { messages: messages.collect(), superseded, reset: self.last_reset.clone() };
+        // Cannot fail: every key is a string and every value is plain.
+        serde_json::to_string(&dump).unwrap_or_default()
+    }
+
+    /// Loads what [`dump`](Self::dump) wrote.
+    pub fn load(text: &str) -> Result<Self> {
+        let dump: Dump<Msg> = serde_json::from_str(text)
+            .map_err(|error| Error::from_json(ErrorKind::WrongShape, &error))?;
+        let mut folder = Self::default();
+        for DumpedMessage { message, cursor } in dump.messages {
+            let msg = message.with_cursor(cursor);
+            folder.insert(folder.message_key(&msg), msg);
+        }
+        folder.superseded = dump.superseded.into_iter().collect();
+        folder.last_reset = dump.reset;
+        Ok(folder)
     }
 
     /// Applies an event that does not belong to a reply; `None` for other events.

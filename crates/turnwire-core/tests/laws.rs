@@ -83,6 +83,34 @@ fn law_3_splittable() {
 }
 
 #[test]
+fn law_3_splittable_a_folder_is_stored_and_continues() {
+    check_property("law_3_splittable_a_folder_is_stored_and_continues", 100, |rng| {
+        let mut events = stream::random_replies(rng).0;
+        let has_reset = one_in(rng, 3);
+        if has_reset {
+            let reset = r#"{"id":"reset","type":"RESET","epoch":"e"}"#;
+            events.insert(rng.usize(..=events.len()), Event::from_json(reset).unwrap());
+        }
+        let (mut whole, mut split) = (Folder::default(), Folder::default());
+        for event in &events {
+            whole.push_tolerant(event);
+            if one_in(rng, 4) {
+                split = Folder::load(&split.dump()).unwrap();
+            }
+            split.push_tolerant(event);
+        }
+        assert_eq!(split.dump(), whole.dump());
+        assert!(split.history().eq(whole.history()));
+        // The cursors were restored: every event is a repeat. A reset is one only directly after itself.
+        let (mut again, before) = (Folder::load(&split.dump()).unwrap(), split.dump());
+        for event in events.iter().filter(|event| !has_reset && event.kind.is_part_of_reply()) {
+            assert_ne!(again.push_tolerant(event).0, Outcome::Applied, "{event:?}");
+        }
+        assert_eq!(again.dump(), before);
+    });
+}
+
+#[test]
 fn law_4_idempotent() {
     check_property("law_4_idempotent", CASES, |rng| {
         let (events, expected) = stream::random_replies(rng);

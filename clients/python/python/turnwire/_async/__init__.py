@@ -1,0 +1,1 @@
+"""The asynchronous client. `tools/unasync.py` writes `_sync` from it."""

@@ -1,0 +1,90 @@
+"""A conversation to show: loaded once, then folded from its events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from typing_extensions import Self
+
+from .._common import Connection
+from .._view import ViewState
+from ..api import History
+from ..errors import TurnwireError
+from ..types import Event
+from .watch import AsyncWatch
+
+if TYPE_CHECKING:
+    from .session import AsyncSession
+
+
+class AsyncView(ViewState):
+    """The messages of a session, kept up to date. Iterate over it: it yields every event after it was folded."""
+
+    def __init__(
+        self, session: AsyncSession, *, limit: int, on_connection: Callable[[Connection], None] | None
+    ) -> None:
+        super().__init__()
+        self.session = session
+        self._limit = limit
+        self._on_connection = on_connection
+        self._watch: AsyncWatch | None = None
+        self._is_closed = False
+
+    @property
+    def connection(self) -> Connection:
+        """The state of the connection."""
+        return self._watch.connection if self._watch else Connection("closed" if self._is_closed else "connecting")
+
+    async def load(self) -> Self:
+        """Loads the latest messages. Iterating does this, too."""
+        if self._watch is None and not self._is_closed:
+            page = await self._page()
+            self._start(page)
+            await self._refresh()
+            after = page["last_event_id"]
+            self._watch = self.session.watch(after=after, on_connection=self._on_connection)
+        return self
+
+    async def load_more(self) -> None:
+        """Loads earlier messages, if there are any: `has_more`."""
+        if self._before:
+            self._add_older(await self._page(self._before))
+
+    async def _page(self, before: str | None = None) -> History:
+        return await self.session.history(before=before, limit=self._limit, agents="all")
+
+    async def _refresh(self) -> None:
+        """Asks for what events do not contain: the queue, deadlines, all tokens."""
+        try:
+            self._set_info(await self.session.get())
+        except TurnwireError as error:
+            # The watch says what is wrong, and reconnects.
+            self.problem = error
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        await self.load()
+        if self._watch is None:
+            raise StopAsyncIteration
+        event = await self._watch.__anext__()
+        if self._fold(event):
+            await self._refresh()
+        return event
+
+    async def close(self) -> None:
+        """Ends the view, also while another task iterates."""
+        self._is_closed = True
+        if self._watch is not None:
+            await self._watch.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.load()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

@@ -1,0 +1,122 @@
+"""The events of a session: each once and in order, across lost connections and restarts."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from types import TracebackType
+from typing import Literal
+
+from typing_extensions import Self
+
+from .._common import Connection, Position, SseParser, path
+from .._io import AsyncStop
+from ..errors import TurnwireError
+from ..types import Event
+from .http import AsyncHttp
+
+
+class _State:
+    """What a watch and its connection share."""
+
+    def __init__(self, after: str | None, on_connection: Callable[[Connection], None] | None) -> None:
+        self.position = Position(after)
+        self.stop = AsyncStop()
+        self.connection = Connection("connecting")
+        self.on_connection = on_connection
+
+    def set(self, connection: Connection) -> None:
+        self.connection = connection
+        if self.on_connection is not None:
+            self.on_connection(connection)
+
+
+class AsyncWatch:
+    """A stream of events that reconnects by itself. Leaving its loop or `close` ends it."""
+
+    def __init__(
+        self,
+        http: AsyncHttp,
+        session: str,
+        *,
+        after: str | None,
+        until: Literal["idle"] | None,
+        raw: bool,
+        on_connection: Callable[[Connection], None] | None,
+    ) -> None:
+        self._state = _State(after, on_connection)
+        self._events = _keep_connected(http, session, until, raw, self._state)
+
+    @property
+    def connection(self) -> Connection:
+        """The current state of the connection."""
+        return self._state.connection
+
+    @property
+    def last_event_id(self) -> str | None:
+        """The resume token of the last event: another watch may start `after` it."""
+        return self._state.position.after
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        return await self._events.__anext__()
+
+    async def close(self) -> None:
+        """Ends the stream, also while another task reads it."""
+        await self._state.stop.set()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+async def _keep_connected(
+    http: AsyncHttp, session: str, until: Literal["idle"] | None, raw: bool, state: _State
+) -> AsyncIterator[Event]:
+    position, stop, attempt = state.position, state.stop, 0
+    http.stops.add(stop)
+    try:
+        while not stop.is_set:
+            state.set(Connection("connecting"))
+            is_complete = False
+            try:
+                url = path("v1", "sessions", session, "events", after=position.after, until=until, raw=raw)
+                async with http.stream(url) as response:
+                    # Only this status says that the stream is complete; any other end may be a disconnect.
+                    if response.status_code == 204:
+                        return
+                    state.set(Connection("live"))
+                    stop.response = response
+                    parser = SseParser()
+                    async for piece in response.aiter_raw():
+                        for data, id in parser.feed(piece):
+                            event = None if stop.is_set else position.take(data, id)
+                            if event is not None:
+                                attempt = 0
+                                yield event
+                    is_complete = until == "idle" and attempt == 0
+                error = TurnwireError("the stream was closed")
+            except TurnwireError as failed:
+                error = failed
+            finally:
+                stop.response = None
+            if stop.is_set:
+                return
+            if not error.is_temporary:
+                raise error
+            wait = 0.0 if is_complete else http.options.retry.delay(attempt)
+            attempt += 1
+            state.set(Connection("waiting", error, wait))
+            await stop.wait(wait)
+    except TurnwireError as failed:
+        state.set(Connection("closed", failed))
+        raise
+    finally:
+        http.stops.discard(stop)
+        if state.connection.state != "closed":
+            state.set(Connection("closed"))

@@ -1,0 +1,123 @@
+# Written by tools/unasync.py from _async/watch.py. Changes belong there.
+"""The events of a session: each once and in order, across lost connections and restarts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Literal
+
+from typing_extensions import Self
+
+from .._common import Connection, Position, SseParser, path
+from .._io import SyncStop
+from ..errors import TurnwireError
+from ..types import Event
+from .http import Http
+
+
+class _State:
+    """What a watch and its connection share."""
+
+    def __init__(self, after: str | None, on_connection: Callable[[Connection], None] | None) -> None:
+        self.position = Position(after)
+        self.stop = SyncStop()
+        self.connection = Connection("connecting")
+        self.on_connection = on_connection
+
+    def set(self, connection: Connection) -> None:
+        self.connection = connection
+        if self.on_connection is not None:
+            self.on_connection(connection)
+
+
+class Watch:
+    """A stream of events that reconnects by itself. Leaving its loop or `close` ends it."""
+
+    def __init__(
+        self,
+        http: Http,
+        session: str,
+        *,
+        after: str | None,
+        until: Literal["idle"] | None,
+        raw: bool,
+        on_connection: Callable[[Connection], None] | None,
+    ) -> None:
+        self._state = _State(after, on_connection)
+        self._events = _keep_connected(http, session, until, raw, self._state)
+
+    @property
+    def connection(self) -> Connection:
+        """The current state of the connection."""
+        return self._state.connection
+
+    @property
+    def last_event_id(self) -> str | None:
+        """The resume token of the last event: another watch may start `after` it."""
+        return self._state.position.after
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Event:
+        return self._events.__next__()
+
+    def close(self) -> None:
+        """Ends the stream, also while another thread reads it."""
+        self._state.stop.set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _keep_connected(
+    http: Http, session: str, until: Literal["idle"] | None, raw: bool, state: _State
+) -> Iterator[Event]:
+    position, stop, attempt = state.position, state.stop, 0
+    http.stops.add(stop)
+    try:
+        while not stop.is_set:
+            state.set(Connection("connecting"))
+            is_complete = False
+            try:
+                url = path("v1", "sessions", session, "events", after=position.after, until=until, raw=raw)
+                with http.stream(url) as response:
+                    # Only this status says that the stream is complete; any other end may be a disconnect.
+                    if response.status_code == 204:
+                        return
+                    state.set(Connection("live"))
+                    stop.response = response
+                    parser = SseParser()
+                    for piece in response.iter_raw():
+                        for data, id in parser.feed(piece):
+                            event = None if stop.is_set else position.take(data, id)
+                            if event is not None:
+                                attempt = 0
+                                yield event
+                    is_complete = until == "idle" and attempt == 0
+                error = TurnwireError("the stream was closed")
+            except TurnwireError as failed:
+                error = failed
+            finally:
+                stop.response = None
+            if stop.is_set:
+                return
+            if not error.is_temporary:
+                raise error
+            wait = 0.0 if is_complete else http.options.retry.delay(attempt)
+            attempt += 1
+            state.set(Connection("waiting", error, wait))
+            stop.wait(wait)
+    except TurnwireError as failed:
+        state.set(Connection("closed", failed))
+        raise
+    finally:
+        http.stops.discard(stop)
+        if state.connection.state != "closed":
+            state.set(Connection("closed"))

@@ -1,0 +1,97 @@
+"""A running server, and connections to it that break."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from turnwire_server import Proxy, TurnwireServer
+
+import turnwire
+
+FAST = turnwire.Retry(min=0.01, max=0.1)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TurnwireServer]:
+    running = TurnwireServer(tmp_path_factory.mktemp("shared"))
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def server(shared_server: TurnwireServer) -> TurnwireServer:
+    """A server that no test stops."""
+    return shared_server
+
+
+@pytest.fixture
+def start_server(tmp_path: Path) -> Iterator[Callable[..., TurnwireServer]]:
+    """Starts a server of its own, which the test may kill."""
+    running: list[TurnwireServer] = []
+
+    def start(**options: object) -> TurnwireServer:
+        running.append(TurnwireServer(tmp_path, **options))  # type: ignore[arg-type]
+        return running[-1]
+
+    yield start
+    for one in running:
+        one.stop()
+
+
+@pytest.fixture
+def client(server: TurnwireServer) -> Iterator[turnwire.Client]:
+    with turnwire.Client(server.url, name="tests", retry=FAST) as client:
+        yield client
+
+
+class RandomProxy(Proxy):
+    """Cuts every connection after a random number of bytes."""
+
+    def __init__(self, address: str) -> None:
+        seed = int(os.environ.get("TURNWIRE_SEED") or random.randrange(2**32))
+        print(f"TURNWIRE_SEED={seed}")
+        self.random = random.Random(seed)
+        self.longest = 3000
+        super().__init__(address)
+
+    def down(self, client: socket.socket, upstream: socket.socket) -> None:
+        self.cut_after = self.random.randint(1, self.longest)
+        super().down(client, upstream)
+
+
+class SilentProxy(Proxy):
+    """Passes so many bytes of an answer on, and then nothing; the connection stays open."""
+
+    def __init__(self, address: str) -> None:
+        self.silent_after: int | None = None
+        self.silences = 0
+        self.over = threading.Event()
+        super().__init__(address)
+
+    def down(self, client: socket.socket, upstream: socket.socket) -> None:
+        left, self.silent_after = self.silent_after, None
+        if left is None:
+            super().down(client, upstream)
+            return
+        while left > 0 and (data := upstream.recv(left)):
+            client.sendall(data)
+            left -= len(data)
+        self.silences += 1
+        self.over.wait(60)
+        client.close()
+        upstream.close()
+
+    def close(self) -> None:
+        self.over.set()
+        super().close()
