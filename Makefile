@@ -22,7 +22,7 @@ must_not_skip = if [ "$${TURNWIRE_REQUIRE_ALL:-}" = 1 ]; then echo "$(1) is requ
 pytest = PYTHONPATH=tests/peers $(PEERS)/$(1)/bin/python -m pytest -q -p skips
 
 .PHONY: help run test test-rust test-server-on-postgres test-fuzz test-peers test-agentscope test-openai test-openapi test-anthropic test-stateless test-clients test-copilotkit \
-	test-ag-ui test-ai-sdk test-blocks test-together test-aimock test-server-peers test-eventsource test-browser-clients test-typescript test-python check-python \
+	test-ag-ui test-ai-sdk test-blocks test-together test-aimock test-server-peers test-eventsource test-browser-clients test-typescript test-python bench-python check-python \
 	test-console test-deploy test-dist dist dist-again bench-dist deploy-example console console-shots console-figures chromium postgres faketime nginx peers-build check check-rust check-typescript check-packages check-dependencies api-record format bench bench-server bench-cluster bench-before bench-agent bench-typescript abuse fuzz soak clean
 
 help: ## list the targets
@@ -162,8 +162,10 @@ test-python: $(PEERS)/python/ready peers-build ## the Python package: its native
 	$(call python_wheel,dev)
 	cd clients/python && TURNWIRE="$(CURDIR)/target/debug/turnwire" PYTHONPATH="$(CURDIR)/tests/peers" $(CURDIR)/$(PEERS)/python/bin/python -m pytest -q -p skips
 
-# Builds the wheel with this profile of Cargo, and installs it. Its Cargo workspace is its own.
-python_wheel = rm -rf $(PEERS)/python/wheels && cd clients/python && \
+# Builds the wheel with this profile of Cargo, and installs it. Its Cargo workspace is its own. With PYTHON_BINARY, the
+# path of a turnwire binary, the wheel carries it.
+python_wheel = rm -rf $(PEERS)/python/wheels clients/python/python/turnwire/bin && cd clients/python && \
+	{ [ -z "$${PYTHON_BINARY:-}" ] || install -D -m 755 "$$PYTHON_BINARY" python/turnwire/bin/turnwire; } && \
 	PATH="$(CURDIR)/$(PEERS)/python/bin:$$PATH" CARGO_TARGET_DIR="$(CURDIR)/target/python" \
 	maturin build --quiet --locked --profile $(1) --compatibility linux --out "$(CURDIR)/$(PEERS)/python/wheels" && \
 	"$(CURDIR)/$(PEERS)/python/bin/pip" install --quiet --disable-pip-version-check --no-deps --force-reinstall "$(CURDIR)"/$(PEERS)/python/wheels/*.whl
@@ -226,6 +228,7 @@ check-python: $(PEERS)/python/ready
 	cargo fmt --manifest-path clients/python/Cargo.toml --check
 	CARGO_TARGET_DIR="$(CURDIR)/target/python" cargo clippy --quiet --locked --manifest-path clients/python/Cargo.toml -- -D warnings
 	cd clients/python && $(CURDIR)/$(PEERS)/python/bin/ruff format --quiet --check && $(CURDIR)/$(PEERS)/python/bin/ruff check --quiet
+	PATH="$(CURDIR)/$(PEERS)/python/bin:$$PATH" python clients/python/tools/unasync.py --check
 
 # What would be published, without compiling it again: metadata, files, and dependencies that have a version.
 check-packages:
@@ -267,6 +270,11 @@ bench-agent: $(PEERS)/agentscope/ready ## the figures of the agents that reply, 
 
 bench-typescript: clients/typescript/node_modules/ready ## the cost of the fold in TypeScript
 	cd clients/typescript && npm run --silent bench
+
+bench-python: $(PEERS)/python/ready ## the fold in Python beside AgentScope's, and the cost of publishing
+	cargo build --quiet --release -p turnwire
+	$(call python_wheel,release)
+	TURNWIRE="$(CURDIR)/target/release/turnwire" $(CURDIR)/$(PEERS)/python/bin/python clients/python/bench/bench.py
 
 abuse: ## attack a server: memory and time under each attack, beside the bound (ATTACKS="NAME …" for some)
 	cargo build --quiet --release -p turnwire

@@ -6,13 +6,14 @@ import os
 import random
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
 from turnwire_server import Proxy, TurnwireServer
 
 import turnwire
+from turnwire import AsyncClient, AsyncSession, Msg
 
 FAST = turnwire.Retry(min=0.01, max=0.1)
 
@@ -53,6 +54,32 @@ def start_server(tmp_path: Path) -> Iterator[Callable[..., TurnwireServer]]:
 def client(server: TurnwireServer) -> Iterator[turnwire.Client]:
     with turnwire.Client(server.url, name="tests", retry=FAST) as client:
         yield client
+
+
+@pytest.fixture
+async def session(server: TurnwireServer) -> AsyncIterator[AsyncSession]:
+    async with AsyncClient(server.url, retry=FAST) as client:
+        yield await client.create(agent="external")
+
+
+async def last_reply(session: AsyncSession) -> Msg:
+    page = await session.history()
+    return Msg([msg for msg in page["messages"] if msg["role"] == "assistant"][-1])
+
+
+async def ended(session: AsyncSession, replies: int | None = None) -> None:
+    """Waits until so many replies have ended, or all that there are."""
+    open_replies: set[str] = set()
+    count = 0
+    async for event in session.watch():
+        if event["type"] == "REPLY_START":
+            open_replies.add(event["reply_id"])
+        elif event["type"] == "REPLY_END":
+            open_replies.discard(event["reply_id"])
+            count += 1
+        is_head = event.get("seq") == (await session.get())["last_seq"]
+        if count >= (replies or 1) and not open_replies and is_head:
+            return
 
 
 class RandomProxy(Proxy):

@@ -13,13 +13,11 @@ PACKAGE = Path(__file__).parents[1] / "python" / "turnwire"
 
 # In this order.
 REPLACED = [
-    (r"\bAsyncGenerator\[([^\[\]]+), None\]", r"Generator[\1, None, None]"),
     (r"\basync (def|for|with)\b", r"\1"),
     (r"\bawait ", ""),
     (r"\bAsyncBaseTransport\b", "BaseTransport"),
-    (r"\basynccontextmanager\b", "contextmanager"),
     (r"\bAsync(Connections|Stop|Token)\b", r"Sync\1"),
-    (r"\bAsync(Iterator|Generator|Http|Watch|View|Session|Client)\b", r"\1"),
+    (r"\bAsync(Iterator|Http|Watch|View|Session|Client)\b", r"\1"),
     (r"\basync_(sleep|token)\b", r"sync_\1"),
     (r"__a(iter|next|enter|exit)__", r"__\1__"),
     (r"\bStopAsyncIteration\b", "StopIteration"),

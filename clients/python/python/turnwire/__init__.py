@@ -21,6 +21,8 @@ from ._sync.session import Session
 from ._sync.view import View
 from ._sync.watch import Watch
 from .errors import FoldError, TurnwireError
+from .publisher import Publisher
+from .reply import ReplyWriter
 
 __all__ = [
     "AsyncClient",
@@ -32,6 +34,8 @@ __all__ = [
     "FoldError",
     "Folder",
     "Msg",
+    "Publisher",
+    "ReplyWriter",
     "Retry",
     "Session",
     "TurnwireError",

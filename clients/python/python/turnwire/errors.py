@@ -21,6 +21,8 @@ class TurnwireError(Exception):
         self.type = type
         self.status = status
         self.hint = hint
+        # For how many seconds the server wants to be left alone.
+        self.retry_after = 0.0
 
     @property
     def is_temporary(self) -> bool:

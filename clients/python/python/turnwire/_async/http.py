@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
 
 from .._common import Options, error_of, lost, retry_after
 from .._io import AsyncConnections, AsyncStop, AsyncToken, async_sleep, async_token
-from ..errors import TurnwireError
 
 
 class AsyncHttp:
@@ -73,21 +70,16 @@ class AsyncHttp:
             await async_sleep(wait)
             attempt += 1
 
-    @asynccontextmanager
-    async def stream(self, path: str) -> AsyncGenerator[httpx.Response, None]:
-        """A stream of server-sent events; a response that is not a success is an error."""
+    async def stream(self, path: str) -> httpx.Response:
+        """A stream of server-sent events, which the caller closes; a response that is not a success is an error."""
         options = self.options
+        client = self.connections.client()
+        headers, timeout = await self.headers("text/event-stream"), options.timeout(options.silence)
+        request = client.build_request("GET", options.url + path, headers=headers, timeout=timeout)
         try:
-            async with self.connections.client().stream(
-                "GET",
-                options.url + path,
-                headers=await self.headers("text/event-stream"),
-                timeout=options.timeout(options.silence),
-            ) as response:
-                if not response.is_success:
-                    raise error_of(response.status_code, await response.aread())
-                yield response
+            response = await client.send(request, stream=True)
+            if response.is_success:
+                return response
+            raise error_of(response.status_code, await response.aread())
         except httpx.TransportError as failed:
             raise lost(failed, options.url) from None
-        except httpx.StreamError as failed:
-            raise TurnwireError(f"the stream broke off: {failed}") from None

@@ -6,9 +6,10 @@ from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Literal
 
+import httpx
 from typing_extensions import Self
 
-from .._common import Connection, Position, SseParser, path
+from .._common import Connection, Position, SseParser, lost, path
 from .._io import AsyncStop
 from ..errors import TurnwireError
 from ..types import Event
@@ -84,27 +85,32 @@ async def _keep_connected(
         while not stop.is_set:
             state.set(Connection("connecting"))
             is_complete = False
+            response: httpx.Response | None = None
             try:
                 url = path("v1", "sessions", session, "events", after=position.after, until=until, raw=raw)
-                async with http.stream(url) as response:
-                    # Only this status says that the stream is complete; any other end may be a disconnect.
-                    if response.status_code == 204:
-                        return
-                    state.set(Connection("live"))
-                    stop.response = response
-                    parser = SseParser()
-                    async for piece in response.aiter_raw():
-                        for data, id in parser.feed(piece):
-                            event = None if stop.is_set else position.take(data, id)
-                            if event is not None:
-                                attempt = 0
-                                yield event
-                    is_complete = until == "idle" and attempt == 0
+                response = await http.stream(url)
+                # Only this status says that the stream is complete; any other end may be a disconnect.
+                if response.status_code == 204:
+                    return
+                state.set(Connection("live"))
+                stop.response = response
+                parser = SseParser()
+                async for piece in response.aiter_raw():
+                    for data, id in parser.feed(piece):
+                        event = None if stop.is_set else position.take(data, id)
+                        if event is not None:
+                            attempt = 0
+                            yield event
+                is_complete = until == "idle" and attempt == 0
                 error = TurnwireError("the stream was closed")
             except TurnwireError as failed:
                 error = failed
+            except (httpx.TransportError, httpx.StreamError) as failed:
+                error = lost(failed, http.options.url)
             finally:
                 stop.response = None
+                if response is not None:
+                    await response.aclose()
             if stop.is_set:
                 return
             if not error.is_temporary:

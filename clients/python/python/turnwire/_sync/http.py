@@ -5,15 +5,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
 from typing import Any
 
 import httpx
 
 from .._common import Options, error_of, lost, retry_after
 from .._io import SyncConnections, SyncStop, SyncToken, sync_sleep, sync_token
-from ..errors import TurnwireError
 
 
 class Http:
@@ -74,21 +71,16 @@ class Http:
             sync_sleep(wait)
             attempt += 1
 
-    @contextmanager
-    def stream(self, path: str) -> Generator[httpx.Response, None, None]:
-        """A stream of server-sent events; a response that is not a success is an error."""
+    def stream(self, path: str) -> httpx.Response:
+        """A stream of server-sent events, which the caller closes; a response that is not a success is an error."""
         options = self.options
+        client = self.connections.client()
+        headers, timeout = self.headers("text/event-stream"), options.timeout(options.silence)
+        request = client.build_request("GET", options.url + path, headers=headers, timeout=timeout)
         try:
-            with self.connections.client().stream(
-                "GET",
-                options.url + path,
-                headers=self.headers("text/event-stream"),
-                timeout=options.timeout(options.silence),
-            ) as response:
-                if not response.is_success:
-                    raise error_of(response.status_code, response.read())
-                yield response
+            response = client.send(request, stream=True)
+            if response.is_success:
+                return response
+            raise error_of(response.status_code, response.read())
         except httpx.TransportError as failed:
             raise lost(failed, options.url) from None
-        except httpx.StreamError as failed:
-            raise TurnwireError(f"the stream broke off: {failed}") from None

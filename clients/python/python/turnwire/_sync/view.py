@@ -36,6 +36,11 @@ class View(ViewState):
         """The state of the connection."""
         return self._watch.connection if self._watch else Connection("closed" if self._is_closed else "connecting")
 
+    @property
+    def last_event_id(self) -> str | None:
+        """The resume token of the last event that was folded."""
+        return self._watch.last_event_id if self._watch else None
+
     def load(self) -> Self:
         """Loads the latest messages. Iterating does this, too."""
         if self._watch is None and not self._is_closed:

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Literal
 
+import httpx
 from typing_extensions import Self
 
-from .._common import Connection, Position, SseParser, path
+from .._common import Connection, Position, SseParser, lost, path
 from .._io import SyncStop
 from ..errors import TurnwireError
 from ..types import Event
@@ -85,27 +86,32 @@ def _keep_connected(
         while not stop.is_set:
             state.set(Connection("connecting"))
             is_complete = False
+            response: httpx.Response | None = None
             try:
                 url = path("v1", "sessions", session, "events", after=position.after, until=until, raw=raw)
-                with http.stream(url) as response:
-                    # Only this status says that the stream is complete; any other end may be a disconnect.
-                    if response.status_code == 204:
-                        return
-                    state.set(Connection("live"))
-                    stop.response = response
-                    parser = SseParser()
-                    for piece in response.iter_raw():
-                        for data, id in parser.feed(piece):
-                            event = None if stop.is_set else position.take(data, id)
-                            if event is not None:
-                                attempt = 0
-                                yield event
-                    is_complete = until == "idle" and attempt == 0
+                response = http.stream(url)
+                # Only this status says that the stream is complete; any other end may be a disconnect.
+                if response.status_code == 204:
+                    return
+                state.set(Connection("live"))
+                stop.response = response
+                parser = SseParser()
+                for piece in response.iter_raw():
+                    for data, id in parser.feed(piece):
+                        event = None if stop.is_set else position.take(data, id)
+                        if event is not None:
+                            attempt = 0
+                            yield event
+                is_complete = until == "idle" and attempt == 0
                 error = TurnwireError("the stream was closed")
             except TurnwireError as failed:
                 error = failed
+            except (httpx.TransportError, httpx.StreamError) as failed:
+                error = lost(failed, http.options.url)
             finally:
                 stop.response = None
+                if response is not None:
+                    response.close()
             if stop.is_set:
                 return
             if not error.is_temporary:

@@ -1,0 +1,34 @@
+"""The programs in `docs/python.md` run. Those marked `py` are parts of programs."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from turnwire_server import TurnwireServer
+
+PAGE = Path(__file__).parents[3] / "docs/python.md"
+PROGRAMS = re.findall(r"^## ([^\n]*)|^```python\n(.*?)^```", PAGE.read_text(), re.M | re.S)
+
+
+def programs() -> list[tuple[str, str]]:
+    found, section = [], ""
+    for heading, program in PROGRAMS:
+        section = heading or section
+        if program:
+            found.append((section, program))
+    return found
+
+
+@pytest.mark.parametrize("program", [pytest.param(program, id=section) for section, program in programs()])
+def test_a_program_of_the_page_runs(program: str, server: TurnwireServer) -> None:
+    env = os.environ | {"TURNWIRE_URL": server.url}
+    ran = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stderr == ""
+
+
+def test_there_are_programs() -> None:
+    assert len(programs()) >= 8
