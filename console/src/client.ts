@@ -59,6 +59,7 @@ export function explain(error: unknown): Explained {
     status === 0 ||
     status === 502 ||
     status === 504 ||
+    /^(?:AbortError|NetworkError|TimeoutError)$/.test(error.name) ||
     /failed to fetch|networkerror|load failed|fetch failed/i.test(error.message)
   )
     return {
@@ -68,8 +69,8 @@ export function explain(error: unknown): Explained {
     };
   if (error.name === "NotAllowedError")
     return { message: "The browser did not allow this.", hint: "Check its permissions for this page.", detail: null };
-  // The errors of the console itself, and those of the server, are `Error` and `TurnwireError`.
-  if (error.name !== "Error" && error.name !== "TurnwireError")
+  // What JavaScript throws by itself says nothing to most people.
+  if (/^(?:Type|Range|Reference|Syntax|Eval|URI|Internal)Error$/.test(error.name))
     return {
       message: "This page made a mistake.",
       hint: "Reload the page. If it happens again, report it with the technical details.",
