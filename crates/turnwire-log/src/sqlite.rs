@@ -55,6 +55,7 @@ mod copy;
 mod errors;
 mod events;
 mod file;
+mod file_lock;
 mod history;
 mod maintenance;
 mod messages;
@@ -75,6 +76,7 @@ mod writer;
 pub use backup::{ExistingStore, restore};
 pub use check::{FindingKind, Progress, StoreFinding};
 pub use copy::SqliteCopy;
+pub use file_lock::announced_url;
 #[doc(hidden)]
 pub use tail_table::LayoutSizes;
 
@@ -82,7 +84,8 @@ use crate::error::{Error, Result};
 use crate::sql_integers;
 use batch::Batch;
 use errors::SqliteError;
-use file::{Access, FileContent, FileLock};
+use file::{Access, FileContent};
+use file_lock::FileLock;
 use maintenance::Maintenance;
 use parking_lot::{Mutex, RwLock};
 use readers::Readers;
@@ -130,7 +133,7 @@ struct Writing {
     jobs: Option<mpsc::Sender<Job>>,
     threads: Vec<JoinHandle<()>>,
     /// Released after the threads have ended.
-    _lock: FileLock,
+    lock: FileLock,
 }
 
 impl Drop for Writing {
@@ -188,7 +191,7 @@ impl SqliteStore {
             readers: Readers::new(Arc::clone(&shared), Access::Read),
             shared,
             query_steps: options.query_steps,
-            writing: Some(Writing { jobs: Some(jobs), threads, _lock: lock }),
+            writing: Some(Writing { jobs: Some(jobs), threads, lock }),
             source_lock: None,
         })
     }
@@ -215,6 +218,21 @@ impl SqliteStore {
     /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.shared.file
+    }
+
+    /// Tells other processes the URL of the server that has this store open, while it is open: they find it with
+    /// [`announced_url`].
+    pub fn announce_url(&self, url: &str) -> Result<()> {
+        let Some(writing) = &self.writing else {
+            return Err(Error::Denied(format!(
+                "{} was opened read-only",
+                self.shared.file.display()
+            )));
+        };
+        writing
+            .lock
+            .announce(url)
+            .map_err(|error| errors::from_io(&self.shared.file, "write the lock of", &error))
     }
 
     /// Changes the maximum size of the file, see [`Options::max_bytes`].

@@ -62,6 +62,7 @@ pub use app::App;
 pub use auth::{Caller, Scope};
 pub use cluster::ClusterNode;
 pub use error::{ApiError, ApiResult};
+pub use links::detect_media_type;
 pub use listen::Server;
 pub use start_error::StartError;
 

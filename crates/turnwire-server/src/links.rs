@@ -19,6 +19,8 @@ mod link_error;
 mod sniff;
 mod web;
 
+pub use sniff::detect_media_type;
+
 pub(crate) use link_error::redacted_url;
 
 use crate::app::App;
@@ -278,7 +280,7 @@ async fn store_fetched(
     if bytes.is_empty() {
         return Err(LinkError::Failed("is empty".into()));
     }
-    let kind = sniff::detect_media_type(served_type.as_deref(), name.as_deref(), &bytes);
+    let kind = detect_media_type(served_type.as_deref(), name.as_deref(), &bytes);
     if !app.config.links.types.iter().any(|taken| taken.matches(&kind)) {
         return Err(LinkError::UnsupportedType(format!("is {kind}, which is not allowed")));
     }

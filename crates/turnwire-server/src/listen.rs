@@ -18,7 +18,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use io::{MeteredIo, Protocol};
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
@@ -66,6 +66,22 @@ impl Server {
     pub fn url(&self) -> String {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         format!("{scheme}://{}", self.address)
+    }
+
+    /// The URL for a client on this machine: the one that the certificate is for, or an address that can be reached.
+    pub fn local_url(&self) -> String {
+        let public = self.app.config.public_url.as_ref().filter(|_| self.tls.is_some());
+        if let Some(url) = public {
+            return url.0.as_str().trim_end_matches('/').to_owned();
+        }
+        let mut reached = self.address;
+        match reached.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => reached.set_ip(Ipv4Addr::LOCALHOST.into()),
+            IpAddr::V6(ip) if ip.is_unspecified() => reached.set_ip(Ipv6Addr::LOCALHOST.into()),
+            IpAddr::V4(_) | IpAddr::V6(_) => {}
+        }
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://{reached}")
     }
 
     /// Serves until `stop`, then finishes open requests, for at most `limits.stop_timeout`.

@@ -1,6 +1,6 @@
 //! `turnwire chat`: a conversation at a terminal or in a pipe.
 //!
-//! It is always a client of a server: a remote one, or one that it starts in this process.
+//! It is always a client of a server: that of `--url`, the one that has the store open, or one that it starts in this process.
 //!
 //! | module | what is in it |
 //! |---|---|
@@ -8,14 +8,19 @@
 //! | `conversation` | sends messages and follows one reply to its end |
 //! | `approval` | decisions on pending tool calls |
 //! | `view` | the output: `render` (terminal), `plain` (pipe), or JSON |
-//! | `render`, `markdown`, `page` | events to terminal text |
+//! | `render`, `markdown`, `code`, `page` | events to terminal text |
 //! | `message_events` | a stored message as events |
-//! | `screen`, `line_editor` | the terminal: output and input |
+//! | `screen`, `line_editor`, `key_press` | the terminal: output and input |
+//! | `attachments` | files of the next message |
 //! | `saved_files` | images and files of a reply |
-//! | `local_server` | the server in this process |
+//! | `local_server` | the server that has the store open, or one in this process |
+//! | `resume_hint` | the command that continues a conversation |
 
 mod approval;
+mod attachments;
+mod code;
 mod conversation;
+mod key_press;
 mod line_editor;
 mod local_server;
 mod markdown;
@@ -24,6 +29,7 @@ mod page;
 mod plain;
 mod prompt;
 mod render;
+mod resume_hint;
 mod saved_files;
 mod screen;
 mod view;
@@ -36,12 +42,14 @@ use crate::client::{Client, ClientError, Endpoint, RetryLimit, SessionInfo};
 use crate::input::{CommandError, print_stderr};
 use crate::store;
 use approval::Approver;
+use attachments::Attachments;
 use clap::Args;
 use conversation::{ChatError, Conversation, ReplyOutcome};
 use line_editor::LineEditor;
-use local_server::{LocalOptions, LocalServer};
+use local_server::{LocalOptions, StoreServer};
 use page::Style;
 use plain::PlainRenderer;
+use resume_hint::ResumeHint;
 use std::io::{self, Read};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -62,8 +70,8 @@ const INTERRUPTED: u8 = 130;
 
 /// Chat with an agent, in the terminal or in a pipe
 ///
-/// Without --url it starts its own server for the time of the conversation, with the settings of
-/// turnwire.toml. The agent `demo` needs no API key: write weather, approve, browser, image, team,
+/// Without --url it uses the server that has the store open, if there is one. Otherwise it starts its
+/// own for the time of the conversation, with the settings of turnwire.toml. The agent `demo` needs no API key: write weather, approve, browser, image, team,
 /// json or fail to see what an agent can do.
 #[derive(Args)]
 #[command(after_help = AFTER)]
@@ -84,7 +92,7 @@ pub(crate) struct Chat {
     url: Option<String>,
 
     /// Token for the server; better in `TURNWIRE_TOKEN`, which process lists do not show
-    #[arg(long, value_name = "TOKEN", requires = "url")]
+    #[arg(long, value_name = "TOKEN")]
     token: Option<String>,
 
     /// Use this session; it is created if it does not exist [default: a new one]
@@ -95,6 +103,10 @@ pub(crate) struct Chat {
     /// pending approvals
     #[arg(long)]
     resume: bool,
+
+    /// Attach an image or another file to the message; may be repeated
+    #[arg(long, value_name = "FILE")]
+    attach: Vec<PathBuf>,
 
     /// Print one event per line as JSON, and nothing else on standard output
     #[arg(long)]
@@ -117,11 +129,21 @@ pub(crate) struct Chat {
     save: Option<PathBuf>,
 }
 
+/// What is known before the server.
+struct ChatSetup {
+    terminal: Terminal,
+    /// The message of a conversation without a user.
+    message: Option<String>,
+    /// The user talks at the terminal.
+    talks: bool,
+    attachments: Attachments,
+}
+
 const AFTER: &str = "\
 In the terminal:
-  y, n, a, e   decide on a tool call: yes, no, always, edit its input first
+  y, n, a, e   decide on a tool call with one key: yes, no, always, edit its input first
   Ctrl-C       stops the reply; a second one quits
-  /help        lists the commands: /retry /stop /new /sessions /quit
+  /help        lists the commands: /retry /stop /new /agent /attach /sessions /quit
 
 In a pipe the reply goes to standard output, and notes go to standard error. Tool calls that need
 approval are denied, unless --yes is given. A lost connection is restored without losing events.
@@ -138,6 +160,7 @@ Examples:
   turnwire chat --resume
   turnwire chat --url https://turnwire.example --agent friday
   echo \"how is the weather?\" | turnwire chat
+  turnwire chat --attach photo.png \"what is this?\"
   turnwire chat --json \"approve it\" --yes | jq -r .type
   NO_COLOR=1 turnwire chat --store memory: \"show me an image\" --save .";
 
@@ -153,23 +176,33 @@ impl Chat {
     async fn start(self) -> Result<ExitCode, CommandError> {
         let terminal = Terminal::detect();
         let talks = terminal.is_interactive && self.message.is_none() && !self.json;
+        let mut attachments = Attachments::default();
+        for path in &self.attach {
+            attachments.add(path).map_err(|why| CommandError::new(one_line(&why), ""))?;
+        }
         let message = if talks { None } else { self.read_message()? };
-        let local = if self.url.is_none() {
+        let setup = ChatSetup { terminal, message, talks, attachments };
+        let token = self.token.clone();
+        let server = if let Some(url) = &self.url {
+            StoreServer::Found(remote_endpoint(url, token)?)
+        } else {
             let (config, store) = (self.config.as_deref(), self.store.clone());
             let model = self.model.as_deref();
-            Some(LocalServer::start(LocalOptions { config, store, model }).await?)
-        } else {
-            None
+            StoreServer::find_or_start(LocalOptions { config, store, model, token }).await?
         };
-        let endpoint = match (&local, &self.url) {
-            (Some(local), _) => local.endpoint.clone(),
-            (None, url) => remote_endpoint(url.as_deref().unwrap_or_default(), self.token.clone())?,
-        };
-        let done = self.run_chat(terminal, endpoint, message, talks).await;
-        if let Some(local) = local {
-            local.stop().await;
+        match server {
+            StoreServer::Found(endpoint) => {
+                self.run_chat(setup, endpoint, ResumeHint::new(&self)).await
+            }
+            StoreServer::Started(local) => {
+                let hint =
+                    if local.is_in_memory { ResumeHint::none() } else { ResumeHint::new(&self) };
+                let endpoint = local.endpoint.clone();
+                let done = self.run_chat(setup, endpoint, hint).await;
+                local.stop().await;
+                done
+            }
         }
-        done
     }
 
     /// The message of a conversation without a user: the argument, or standard input.
@@ -196,11 +229,11 @@ impl Chat {
 
     async fn run_chat(
         &self,
-        terminal: Terminal,
+        setup: ChatSetup,
         endpoint: Endpoint,
-        message: Option<String>,
-        talks: bool,
+        resume: ResumeHint,
     ) -> Result<ExitCode, CommandError> {
+        let ChatSetup { terminal, message, talks, attachments } = setup;
         // A wrong address is reported at once; later, a lost server is retried.
         let first = Client::new(endpoint.clone(), RetryLimit::For(Duration::ZERO));
         let session =
@@ -229,6 +262,8 @@ impl Chat {
             .map_err(|error| {
                 CommandError::new(format!("cannot listen for signals: {error}"), "")
             })?;
+        conversation.resume = resume;
+        conversation.attachments = attachments;
         let done = match prompt::line_editor(&conversation.approver).filter(|_| talks) {
             Some(lines) => self
                 .run_interactive(&mut conversation, &lines)
@@ -289,9 +324,9 @@ impl Chat {
             return Ok(());
         }
         prompt::run_prompt(conversation, lines).await?;
-        let session = &conversation.session;
-        let again = format!("resume with: turnwire chat --resume --session {session}");
-        conversation.view.show_note(Style::DIM, &again)?;
+        if let Some(command) = conversation.resume.command(&conversation.session) {
+            conversation.view.show_command(&format!("resume with: {command}"))?;
+        }
         Ok(())
     }
 

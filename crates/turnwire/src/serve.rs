@@ -81,14 +81,19 @@ impl Serve {
             .map_err(|error| StartError::new(format!("cannot start the runtime: {error}")))?;
         block_on_with_children(runtime, async {
             let interrupts = Interrupts::listen();
-            let store = store::open_store(&url, Mode::Write).await.map_err(StartError::from)?;
-            let (log, node) = ClusterNode::open_log(&config, store).await?;
+            let opened = store::open_store(&url, Mode::Write).await.map_err(StartError::from)?;
+            let (log, node) = ClusterNode::open_log(&config, opened.store).await?;
             let ConfiguredAgents { agents, warnings } = agents_from_config(&config).await?;
             for warning in warnings {
                 tracing::warn!("{warning}");
             }
             let app = App::in_cluster(config, log, agents, node)?;
             let server = Server::bind(app)?;
+            // So that `turnwire chat` finds this server.
+            if let Some(Err(error)) = opened.file.map(|file| file.announce_url(&server.local_url()))
+            {
+                tracing::warn!(%error, "`turnwire chat` will not find this server without --url");
+            }
             let (version, address) = (env!("CARGO_PKG_VERSION"), server.url());
             // A failure could not be reported.
             let _ =

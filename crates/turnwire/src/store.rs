@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tokio::runtime::{Builder, Runtime};
 use turnwire_log::sqlite::{Options, Progress};
 use turnwire_log::{Error, MemoryStore, PostgresStore, SqliteStore, Store};
-use turnwire_server::config::{DatabaseUrl, StoreUrl};
+use turnwire_server::config::StoreUrl;
 
 /// How a store is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,22 +22,26 @@ pub(crate) enum Mode {
 }
 
 /// Opens the store that a URL names.
-pub(crate) async fn open_store(url: &StoreUrl, mode: Mode) -> Result<Arc<dyn Store>, Error> {
+pub(crate) async fn open_store(url: &StoreUrl, mode: Mode) -> Result<OpenStore, Error> {
+    let name = url.to_string();
     Ok(match url {
-        StoreUrl::Memory => Arc::new(MemoryStore::default()),
-        StoreUrl::Sqlite(path) => Arc::new(open_sqlite(path, mode)?),
-        StoreUrl::Postgres(url) => open_postgres(url, mode).await?,
+        StoreUrl::Memory => OpenStore { store: Arc::new(MemoryStore::default()), file: None, name },
+        StoreUrl::Sqlite(path) => {
+            let file = Arc::new(open_sqlite(path, mode)?);
+            let name = file.path().display().to_string();
+            OpenStore { store: Arc::<SqliteStore>::clone(&file), file: Some(file), name }
+        }
+        StoreUrl::Postgres(url) => {
+            let store: Arc<dyn Store> = match mode {
+                Mode::Read => Arc::new(PostgresStore::open_read_only(url.secret()).await?),
+                Mode::Write => Arc::new(PostgresStore::open(url.secret()).await?),
+            };
+            OpenStore { store, file: None, name }
+        }
     })
 }
 
-async fn open_postgres(url: &DatabaseUrl, mode: Mode) -> Result<Arc<PostgresStore>, Error> {
-    Ok(Arc::new(match mode {
-        Mode::Read => PostgresStore::open_read_only(url.secret()).await?,
-        Mode::Write => PostgresStore::open(url.secret()).await?,
-    }))
-}
-
-/// A store that a command has opened.
+/// An open store.
 pub(crate) struct OpenStore {
     /// What all engines can do.
     pub(crate) store: Arc<dyn Store>,
@@ -122,18 +126,13 @@ impl StoreArgs {
 
     /// Opens the store.
     pub(crate) async fn open(self, mode: Mode) -> Result<OpenStore, CommandError> {
-        match self.url()? {
-            StoreUrl::Memory => Err(memory_error()),
-            StoreUrl::Sqlite(path) => {
-                let file = open_existing(&path, mode)?;
-                let name = file.path().display().to_string();
-                Ok(OpenStore { store: Arc::<SqliteStore>::clone(&file), file: Some(file), name })
-            }
-            StoreUrl::Postgres(url) => {
-                let store = open_postgres(&url, mode).await?;
-                Ok(OpenStore { store, file: None, name: url.to_string() })
-            }
+        let url = self.url()?;
+        match &url {
+            StoreUrl::Memory => return Err(memory_error()),
+            StoreUrl::Sqlite(path) => check_exists(path, mode)?,
+            StoreUrl::Postgres(_) => {}
         }
+        Ok(open_store(&url, mode).await?)
     }
 
     /// Opens the store, which must be a file.
@@ -142,7 +141,9 @@ impl StoreArgs {
         mode: Mode,
         command: &str,
     ) -> Result<Arc<SqliteStore>, CommandError> {
-        open_existing(&self.path(command)?, mode)
+        let path = self.path(command)?;
+        check_exists(&path, mode)?;
+        Ok(Arc::new(open_sqlite(&path, mode)?))
     }
 }
 
@@ -153,14 +154,14 @@ pub(crate) fn memory_error() -> CommandError {
     )
 }
 
-fn open_existing(path: &Path, mode: Mode) -> Result<Arc<SqliteStore>, CommandError> {
+fn check_exists(path: &Path, mode: Mode) -> Result<(), CommandError> {
     if mode == Mode::Read && !path.exists() {
         return Err(CommandError::new(
             format!("there is no store at {}", path.display()),
             "name it with --store sqlite:PATH; `turnwire serve` creates one",
         ));
     }
-    Ok(Arc::new(open_sqlite(path, mode)?))
+    Ok(())
 }
 
 /// Runs a command's future to its end.

@@ -2,7 +2,8 @@
 
 use super::check::{self, Progress};
 use super::errors::{self, SqliteError};
-use super::file::{self, Access, FileContent, FileLock};
+use super::file::{self, Access, FileContent};
+use super::file_lock::FileLock;
 use super::{SqliteStore, schema, with_connection};
 use crate::error::{Error, Result};
 use crate::store::new_epoch;

@@ -2,7 +2,8 @@
 
 use super::batch::Batch;
 use super::errors::SqliteError;
-use super::file::{self, Access, FileContent, FileLock};
+use super::file::{self, Access, FileContent};
+use super::file_lock::FileLock;
 use super::messages::{self, damaged_row};
 use super::segment::Segment;
 use super::sessions::{status_to_sql, to_json};

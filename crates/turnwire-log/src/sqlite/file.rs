@@ -1,13 +1,13 @@
-//! The database file: create, lock, inspect and open it.
+//! The database file: create, inspect and open it.
 
 use super::errors::{self, SqliteError};
 use super::schema;
 use crate::error::{Error, Result};
-use crate::private_file::{self, owner_only};
+use crate::private_file;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, Read, Write};
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -34,43 +34,6 @@ pub(super) fn sibling_path(file: &Path, suffix: &str) -> PathBuf {
     let mut path = file.as_os_str().to_owned();
     path.push(suffix);
     PathBuf::from(path)
-}
-
-/// Locks the store for this process, until it is dropped.
-#[derive(Debug)]
-pub(super) struct FileLock(
-    #[expect(dead_code, reason = "the system unlocks it when it is closed")] File,
-);
-
-impl FileLock {
-    pub(super) fn acquire(file: &Path) -> Result<Self> {
-        let path = sibling_path(file, ".lock");
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false);
-        let mut lock = owner_only(&mut options)
-            .open(&path)
-            .map_err(|error| errors::from_io(&path, "open", &error))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                let mut holder = String::new();
-                let pid = match lock.read_to_string(&mut holder) {
-                    Ok(_) if !holder.trim().is_empty() => format!(" (pid {})", holder.trim()),
-                    _ => String::new(),
-                };
-                return Err(Error::Locked(format!(
-                    "{} is in use by another process{pid}; stop that one first, or name another \
-                     file with `--store sqlite:PATH`",
-                    file.display()
-                )));
-            }
-            Err(TryLockError::Error(error)) => return Err(errors::from_io(&path, "lock", &error)),
-        }
-        // The pid is information for people; the lock works without it.
-        let _ = lock.set_len(0);
-        let _ = lock.write_all(std::process::id().to_string().as_bytes());
-        Ok(Self(lock))
-    }
 }
 
 /// Creates the folder of a file if it is missing.

@@ -42,6 +42,23 @@ async fn a_second_process_is_told_who_has_the_store() {
     open(&path);
 }
 
+#[tokio::test]
+async fn a_server_tells_its_url_while_it_has_the_store_open() {
+    let (_folder, path) = folder();
+    assert_eq!(announced_url(&path).unwrap(), None);
+    let store = open(&path);
+    assert_eq!(announced_url(&path).unwrap(), None);
+    store.announce_url("http://127.0.0.1:4747").unwrap();
+    assert_eq!(announced_url(&path).unwrap().as_deref(), Some("http://127.0.0.1:4747"));
+    // The pid is still there.
+    let sentence = sentence!(try_open(&path), Locked);
+    assert!(sentence.contains(&format!("(pid {})", std::process::id())), "{sentence}");
+    drop(store);
+    // The next process is another server, or none.
+    let _store = open(&path);
+    assert_eq!(announced_url(&path).unwrap(), None);
+}
+
 #[cfg(unix)]
 #[tokio::test]
 async fn missing_folders_are_made_and_nobody_else_may_look() {

@@ -71,12 +71,9 @@ const EXTENSIONS: [(&str, &str); 34] = [
     ("pptx", "application/vnd.openxmlformats-officedocument.presentationml.presentation"),
 ];
 
-/// The media type of bytes. `told` is what their server sends, `name` the file name.
-pub(super) fn detect_media_type(
-    declared: Option<&str>,
-    name: Option<&str>,
-    bytes: &[u8],
-) -> String {
+/// The media type of bytes: from what their server declares, their first bytes, or the file name.
+/// `application/octet-stream` if nothing tells.
+pub fn detect_media_type(declared: Option<&str>, name: Option<&str>, bytes: &[u8]) -> String {
     let declared =
         declared.and_then(essence).filter(|declared| !GENERIC_TYPES.contains(&declared.as_str()));
     let seen = sniff_bytes(bytes);

@@ -133,11 +133,10 @@ pub(super) async fn respond(
     from: StreamStart,
 ) -> ApiResult<Response> {
     let accepted = sent.accepted();
-    let mut response = match &accepted.reply_id {
-        Some(reply_id) if wants_stream(headers) && !accepted.queued => {
-            stream_reply(app, caller, session, accepted, reply_id.clone(), from).await?
-        }
-        _ => (StatusCode::ACCEPTED, Json(accepted)).into_response(),
+    let mut response = if wants_stream(headers) && !accepted.queued {
+        stream_reply(app, caller, session, accepted, from).await?
+    } else {
+        (StatusCode::ACCEPTED, Json(accepted)).into_response()
     };
     if matches!(sent, SendOutcome::Replayed(_)) {
         mark_replayed(&mut response);
@@ -154,13 +153,12 @@ fn wants_stream(headers: &HeaderMap) -> bool {
 }
 
 /// Streams the reply until it ends or waits. What follows its end belongs to another reply, such as
-/// that of the next queued message.
+/// that of the next queued message. Without a reply yet it is the next one that an external agent publishes.
 async fn stream_reply(
     app: &App,
     caller: &Caller,
     session: &Arc<Session>,
     accepted: &Accepted,
-    reply_id: String,
     from: StreamStart,
 ) -> ApiResult<Response> {
     let cursor = token_cursor(&accepted.last_event_id)
@@ -169,12 +167,17 @@ async fn stream_reply(
         StreamStart::AtMessage => cursor.minus(1),
         StreamStart::AfterMessage => cursor,
     };
+    let first = cursor.next();
+    let end = match accepted.reply_id.clone() {
+        Some(id) => EndCondition::Reply { id, first },
+        None => EndCondition::NextReply { first },
+    };
     let wire = Wire::named("turnwire").ok_or_else(|| ApiError::internal("no canonical wire"))?;
     let subscriber = SessionSubscriber::new(
         session.clone(),
         StreamFormat::sse(wire),
         StartPosition::After(start),
-        EndCondition::Reply { id: reply_id, first: cursor.next() },
+        end,
         caller.expires_at(),
         app.streams.clone(),
     )

@@ -1,7 +1,7 @@
 //! The live feed: the end of a session's log in one format, encoded once for all subscribers.
 
 use super::backlog;
-use super::writer::{Encoded, FormatKey, StreamFormat, StreamWriter};
+use super::writer::{Encoded, FormatKey, LastReply, StreamFormat, StreamWriter};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
@@ -119,13 +119,13 @@ struct Batch {
 
 impl Batch {
     /// The frames after a cursor, up to the end of a reply if that is among them. Returns whether it is.
-    fn slice_after(&self, cursor: Head, reply_id: Option<&str>) -> (Bytes, bool) {
+    fn slice_after(&self, cursor: Head, last_reply: LastReply<'_>) -> (Bytes, bool) {
         let known = cursor.events_after(self.first.previous());
         let start = usize::try_from(known)
             .ok()
             .and_then(|known| self.ends.get(known.checked_sub(1)?).copied())
             .unwrap_or(0);
-        self.encoded.slice(start, reply_id)
+        self.encoded.slice(start, last_reply)
     }
 }
 
@@ -154,14 +154,14 @@ impl Feed {
     }
 
     /// The events after a cursor. What the only subscriber has received is dropped.
-    pub fn read_after(&self, cursor: Head, reply_id: Option<&str>) -> FeedRead {
+    pub fn read_after(&self, cursor: Head, last_reply: LastReply<'_>) -> FeedRead {
         let mut ring = self.ring.lock();
         if cursor < ring.start {
             return FeedRead::Gone;
         }
         let at = ring.batches.partition_point(|batch| cursor.includes(batch.last));
         let Some(batch) = ring.batches.get(at) else { return FeedRead::NotYet };
-        let (bytes, has_reply_end) = batch.slice_after(cursor, reply_id);
+        let (bytes, has_reply_end) = batch.slice_after(cursor, last_reply);
         let last = batch.last;
         if self.state.receiver_count() == 1 {
             (0..=at).for_each(|_| ring.drop_oldest());
@@ -301,13 +301,13 @@ mod tests {
         };
         let has = |cursor| {
             let cursor = Head::new(cursor);
-            let read = feed.read_after(cursor, None);
+            let read = feed.read_after(cursor, LastReply::None);
             matches!(read, FeedRead::Events { last, .. } if last == cursor.next())
         };
         let one = feed.subscribe();
         (1..=3).for_each(|number| feed.push(batch(number)));
         assert!(has(0) && has(1));
-        assert!(matches!(feed.read_after(Head::new(1), None), FeedRead::Gone));
+        assert!(matches!(feed.read_after(Head::new(1), LastReply::None), FeedRead::Gone));
         let other = feed.subscribe();
         assert!(has(2) && has(2));
         drop((one, other));

@@ -7,7 +7,7 @@ use super::backlog;
 use super::feed::{Feed, FeedRead, FeedState};
 use super::snapshot::{messages_as_of, parse_message};
 use super::subscriber::{Position, Source, Step, StreamContext, StreamEnd, Subscriber};
-use super::writer::{Framing, Merge, StreamFormat, StreamWriter};
+use super::writer::{Framing, LastReply, Merge, StreamFormat, StreamWriter};
 use crate::auth::expired_error;
 use crate::error::ApiError;
 use bytes::Bytes;
@@ -51,6 +51,11 @@ pub enum EndCondition {
     Never,
     /// When no reply is open.
     Idle,
+    /// When the next reply has ended, or waits for an answer: an agent elsewhere publishes it.
+    NextReply {
+        /// The seq of its first event at the earliest.
+        first: Seq,
+    },
     /// When a reply has ended, or waits for an answer.
     Reply {
         /// The reply.
@@ -228,15 +233,16 @@ impl SessionSource {
             backlog::read_page(session, format, &context.backlogs, writer, *cursor).await?;
         *cursor = last;
         self.backlog_end = Some(self.backlog_end.map_or(head.head, |end| end.min(head.head)));
-        (self.output, self.has_reply_end) = page.slice(0, self.reply_id());
+        (self.output, self.has_reply_end) = page.slice(0, self.last_reply());
         Ok(())
     }
 
     /// The reply whose end also ends the stream.
-    fn reply_id(&self) -> Option<&str> {
+    fn last_reply(&self) -> LastReply<'_> {
         match &self.end {
-            EndCondition::Reply { id, .. } => Some(id),
-            EndCondition::Never | EndCondition::Idle => None,
+            EndCondition::Reply { id, .. } => LastReply::Id(id),
+            EndCondition::NextReply { .. } => LastReply::Next,
+            EndCondition::Never | EndCondition::Idle => LastReply::None,
         }
     }
 
@@ -248,6 +254,10 @@ impl SessionSource {
         match &self.end {
             EndCondition::Never => false,
             EndCondition::Idle => has_all && head.status == SessionStatus::Idle,
+            // Until its first event the session may be idle.
+            EndCondition::NextReply { first } => {
+                has_all && position.cursor.includes(*first) && head.status == SessionStatus::Waiting
+            }
             EndCondition::Reply { first, .. } => {
                 has_all && position.cursor.includes(*first) && head.status != SessionStatus::Running
             }
@@ -285,10 +295,12 @@ impl Source for SessionSource {
         self.format.wire
     }
 
-    /// The response to a request has time to finish.
+    /// The response to a request has time to finish, but a reply that somebody else may publish is not waited for.
     fn stop_token<'c>(&self, context: &'c StreamContext) -> &'c CancellationToken {
         match self.end {
-            EndCondition::Never | EndCondition::Idle => &context.shutdown,
+            EndCondition::Never | EndCondition::Idle | EndCondition::NextReply { .. } => {
+                &context.shutdown
+            }
             EndCondition::Reply { .. } => &context.force_stop,
         }
     }
@@ -325,7 +337,7 @@ impl Source for SessionSource {
             return Ok(Step::Wait);
         }
         let Some((feed, _)) = &self.feed else { return Ok(Step::Read) };
-        Ok(match feed.read_after(position.cursor, self.reply_id()) {
+        Ok(match feed.read_after(position.cursor, self.last_reply()) {
             FeedRead::Events { bytes, last, has_reply_end } => {
                 position.cursor = last.into();
                 self.output = bytes;

@@ -71,16 +71,38 @@ pub(super) struct Encoded {
 #[derive(Debug)]
 pub(super) struct ReplyEndMark {
     reply_id: String,
+    is_from_sub_agent: bool,
     /// Where its frame ends.
     offset: usize,
 }
 
+/// The end of a reply with which a stream ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LastReply<'a> {
+    /// None.
+    None,
+    /// That of this reply.
+    Id(&'a str),
+    /// The next one, except those of sub-agents.
+    Next,
+}
+
+impl LastReply<'_> {
+    fn matches(self, mark: &ReplyEndMark) -> bool {
+        match self {
+            Self::None => false,
+            Self::Id(id) => mark.reply_id == id,
+            Self::Next => !mark.is_from_sub_agent,
+        }
+    }
+}
+
 impl Encoded {
     /// The frames from an offset on, up to the end of a reply if that is among them. Returns whether it is.
-    pub fn slice(&self, from: usize, reply_id: Option<&str>) -> (Bytes, bool) {
+    pub fn slice(&self, from: usize, last: LastReply<'_>) -> (Bytes, bool) {
         let from = from.min(self.bytes.len());
         let marks = self.reply_ends.iter().flat_map(|marks| marks.iter());
-        let mut ends = marks.filter(|mark| mark.offset > from && Some(&*mark.reply_id) == reply_id);
+        let mut ends = marks.filter(|mark| mark.offset > from && last.matches(mark));
         match ends.next() {
             Some(end) => (self.bytes.slice(from..end.offset), true),
             None => (self.bytes.slice(from..), false),
@@ -180,7 +202,8 @@ impl StreamWriter {
     fn mark_reply_end(&mut self, event: &Event<'_>) {
         if let EventKind::ReplyEnd(_) = event.kind {
             let (reply_id, offset) = (event.reply_id.to_string(), self.out.len());
-            self.reply_ends.push(ReplyEndMark { reply_id, offset });
+            let is_from_sub_agent = event.is_from_sub_agent();
+            self.reply_ends.push(ReplyEndMark { reply_id, is_from_sub_agent, offset });
         }
     }
 
@@ -352,18 +375,22 @@ mod tests {
 
     #[test]
     fn encoded_events_are_cut_after_the_end_of_a_reply() {
-        let marks = [("a", 2), ("b", 4)]
-            .map(|(id, offset)| ReplyEndMark { reply_id: id.to_owned(), offset });
+        let marks = [("a", true, 2), ("b", false, 4)].map(|(id, is_from_sub_agent, offset)| {
+            ReplyEndMark { reply_id: id.to_owned(), is_from_sub_agent, offset }
+        });
         let encoded =
             Encoded { bytes: Bytes::from_static(b"aabbcc"), reply_ends: Some(marks.into()) };
-        let slice = |from, reply| {
-            let (bytes, has_end) = encoded.slice(from, reply);
+        let slice = |from, last| {
+            let (bytes, has_end) = encoded.slice(from, last);
             (String::from_utf8(bytes.to_vec()).unwrap(), has_end)
         };
-        assert_eq!(slice(0, None), ("aabbcc".to_owned(), false));
-        assert_eq!(slice(0, Some("b")), ("aabb".to_owned(), true));
-        assert_eq!(slice(2, Some("b")), ("bb".to_owned(), true));
-        assert_eq!(slice(2, Some("a")), ("bbcc".to_owned(), false));
-        assert_eq!(slice(9, Some("a")), (String::new(), false));
+        assert_eq!(slice(0, LastReply::None), ("aabbcc".to_owned(), false));
+        assert_eq!(slice(0, LastReply::Id("b")), ("aabb".to_owned(), true));
+        assert_eq!(slice(2, LastReply::Id("b")), ("bb".to_owned(), true));
+        assert_eq!(slice(2, LastReply::Id("a")), ("bbcc".to_owned(), false));
+        assert_eq!(slice(9, LastReply::Id("a")), (String::new(), false));
+        // Of an agent, not of its sub-agent.
+        assert_eq!(slice(0, LastReply::Next), ("aabb".to_owned(), true));
+        assert_eq!(slice(4, LastReply::Next), ("cc".to_owned(), false));
     }
 }

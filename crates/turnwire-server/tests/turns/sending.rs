@@ -223,6 +223,63 @@ async fn the_stream_ends_where_the_reply_waits() {
 }
 
 #[tokio::test]
+async fn the_stream_follows_the_reply_that_an_external_agent_publishes() {
+    let server = Harness::new();
+    let session = server.session("s", "external").await;
+    let ask = |key: &str| {
+        let request = Request::post("/v1/sessions/s/messages")
+            .header("accept", "text/event-stream")
+            .header("idempotency-key", key)
+            .body(Body::from(r#"{"content":"hello"}"#))
+            .unwrap();
+        server.request(request)
+    };
+    let publish = async |lines: &str| {
+        let request = Request::post("/v1/sessions/s/events")
+            .header("turnwire-producer", "p.1")
+            .body(Body::from(lines.to_owned()))
+            .unwrap();
+        let response = server.request(request).await;
+        assert_eq!(response.status(), 200);
+    };
+    let reply = |id: &str| {
+        format!(
+            r#"{{"id":"{id}1","reply_id":"{id}","type":"REPLY_START","name":"friday"}}
+{{"id":"{id}2","reply_id":"{id}","type":"BLOCK","block":{{"type":"text","id":"b","text":"re"}}}}
+{{"id":"{id}3","reply_id":"{id}","type":"REPLY_END"}}"#
+        )
+    };
+    let first = ask("k").await;
+    assert_eq!(first.headers()["content-type"], "text/event-stream");
+    // What is no reply does not end the stream, although the session is idle.
+    publish(r#"{"id":"c","reply_id":"","type":"CUSTOM","name":"n","value":1}"#).await;
+    // In one request, so that the session is never seen as running.
+    publish(&[reply("r"), reply("other")].join("\n")).await;
+    // A repeated request gets the same stream.
+    for response in [first, ask("k").await] {
+        let frames = frames(response).await;
+        assert!(matches!(&frames[0].kind, EventKind::Message(_)));
+        assert!(matches!(&frames[1].kind, EventKind::Custom(_)));
+        assert_eq!(frames.len(), 5, "{frames:?}");
+        assert!(frames[2..].iter().all(|event| event.reply_id == "r"));
+        assert!(matches!(frames[4].kind, EventKind::ReplyEnd(_)));
+    }
+    // It ends where the reply waits for an answer.
+    let waiting = ask("k2").await;
+    publish(
+        r#"{"id":"w1","reply_id":"w","type":"REPLY_START","name":"friday"}
+{"id":"w2","reply_id":"w","type":"TOOL_CALL_START","tool_call_id":"t","tool_call_name":"buy"}
+{"id":"w3","reply_id":"w","type":"TOOL_CALL_DELTA","tool_call_id":"t","delta":"{}"}
+{"id":"w4","reply_id":"w","type":"TOOL_CALL_END","tool_call_id":"t"}
+{"id":"w5","reply_id":"w","type":"REQUIRE_USER_CONFIRM","tool_calls":[{"type":"tool_call","id":"t","name":"buy","input":"{}"}]}"#,
+    )
+    .await;
+    let frames = frames(waiting).await;
+    assert!(matches!(frames.last().unwrap().kind, EventKind::RequireUserConfirm(_)));
+    check_projection(&session).await;
+}
+
+#[tokio::test]
 async fn a_disconnect_does_not_stop_a_reply() {
     let server = Harness::new();
     let session = server.session("s", "actor").await;

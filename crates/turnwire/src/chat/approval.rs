@@ -1,5 +1,6 @@
 //! Decisions on pending tool calls: asks the user at a terminal, or decides by `--yes` in a pipe.
 
+use super::key_press::read_key;
 use super::line_editor::{LineEditor, LineInput};
 use super::one_line;
 use super::page::Style;
@@ -28,6 +29,8 @@ pub(crate) enum Decision {
     Leave,
 }
 
+/// One key chooses a rule.
+const MAX_RULES: usize = 9;
 /// The result of a client-side tool that nobody executes.
 const NOT_EXECUTED: &str = "Not executed: this client is a terminal.";
 
@@ -54,20 +57,21 @@ impl Approver {
         loop {
             view.finish_block()?;
             let prompt = format!("Allow {name}? [y]es [n]o [a]lways [e]dit: ");
-            let line = match lines.read_line(&prompt, "").await {
-                LineInput::Line(line) => line,
+            let key = match read_key(&prompt).await {
+                LineInput::Line(key) => key,
                 LineInput::Interrupt => return Ok(Decision::Stop),
                 LineInput::End => return Ok(Decision::Leave),
             };
-            match line.trim().to_lowercase().as_str() {
-                "y" | "yes" => return Ok(confirmation(call, true, None, Vec::new())),
-                "n" | "no" => return Ok(confirmation(call, false, None, Vec::new())),
-                "a" | "always" => {
-                    if let Some(rule) = self.choose_rule(lines, view, call).await? {
+            // Several characters at once are an arrow key or pasted text: no decision.
+            match &*key {
+                "y" => return Ok(confirmation(call, true, None, Vec::new())),
+                "n" => return Ok(confirmation(call, false, None, Vec::new())),
+                "a" => {
+                    if let Some(rule) = self.choose_rule(view, call).await? {
                         return Ok(confirmation(call, true, None, vec![rule]));
                     }
                 }
-                "e" | "edit" => {
+                "e" => {
                     if let Some(input) = edit_input(lines, view, call).await? {
                         return Ok(confirmation(call, true, Some(input), Vec::new()));
                     }
@@ -84,7 +88,6 @@ impl Approver {
     /// Lets the user choose a suggested permission rule.
     async fn choose_rule(
         &self,
-        lines: &LineEditor,
         view: &mut View,
         call: &ToolCall,
     ) -> io::Result<Option<PermissionRule>> {
@@ -98,16 +101,21 @@ impl Approver {
             }
             rules => {
                 // The user reads what a rule covers before accepting it, even if there is only one.
-                for (at, rule) in rules.iter().enumerate() {
+                for (at, rule) in rules.iter().enumerate().take(MAX_RULES) {
                     let what = one_line(&describe_rule(rule));
                     view.show_note(Style::PLAIN, &format!("  {}: {what}", at + 1))?;
                 }
-                let prompt = "Rule for the rest of this session (empty: none): ";
-                let LineInput::Line(line) = lines.read_line(prompt, "").await else {
-                    return Ok(None);
-                };
-                let number = line.trim().parse::<usize>().ok().and_then(|n| n.checked_sub(1));
-                Ok(number.and_then(|at| rules.get(at)).cloned())
+                loop {
+                    let prompt = "Number of the rule for the rest of this session, or [n]one: ";
+                    let LineInput::Line(key) = read_key(prompt).await else { return Ok(None) };
+                    if key == "n" {
+                        return Ok(None);
+                    }
+                    let at = key.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
+                    if let Some(rule) = at.and_then(|at| rules.iter().take(MAX_RULES).nth(at)) {
+                        return Ok(Some(rule.clone()));
+                    }
+                }
             }
         }
     }
@@ -152,6 +160,11 @@ async fn edit_input(
             return Ok(None);
         }
         let why = match serde_json::from_str::<Value>(&line) {
+            // An Enter after the key is a habit, not a decision.
+            Ok(Value::Object(_)) if line == call.input.replace('\n', " ") => {
+                view.show_note(Style::DIM, "The input is unchanged; y allows it as it is.")?;
+                return Ok(None);
+            }
             Ok(Value::Object(_)) => return Ok(Some(line)),
             Ok(_) => "not a JSON object".to_owned(),
             Err(error) => error.to_string(),

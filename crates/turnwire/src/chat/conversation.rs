@@ -2,8 +2,10 @@
 //! stops it on Ctrl-C.
 
 use super::approval::{Approver, Decision};
+use super::attachments::Attachments;
 use super::page::Style;
-use super::screen::EchoOff;
+use super::resume_hint::ResumeHint;
+use super::screen::TerminalMode;
 use super::view::View;
 use crate::client::{
     Client, ClientError, EventStream, History, RetryLimit, SessionInfo, StreamNotice, StreamTarget,
@@ -65,6 +67,10 @@ pub(crate) struct Conversation {
     is_new: bool,
     pub(crate) view: View,
     pub(crate) approver: Approver,
+    /// Files for the next message.
+    pub(crate) attachments: Attachments,
+    /// How to continue its sessions later.
+    pub(crate) resume: ResumeHint,
     interrupts: Interrupts,
     /// How long to retry a lost stream.
     retry_limit: RetryLimit,
@@ -95,6 +101,8 @@ impl Conversation {
             is_new: false,
             view,
             approver,
+            attachments: Attachments::default(),
+            resume: ResumeHint::none(),
             interrupts: Interrupts::listen()?,
             retry_limit,
         };
@@ -126,8 +134,10 @@ impl Conversation {
             let title: String = super::one_line(text).chars().take(MAX_TITLE_CHARS).collect();
             let _ = self.client.set_title(&self.session, title.trim()).await;
         }
+        let content = self.attachments.content(text);
         let sent =
-            self.client.send_message(&self.session, text).await.map_err(ChatError::NotSent)?;
+            self.client.send_message(&self.session, &content).await.map_err(ChatError::NotSent)?;
+        self.attachments.clear();
         self.view.hide_typed_message(&sent.message_id);
         self.follow_reply(sent.reply_id, PendingCheck::None).await
     }
@@ -304,8 +314,8 @@ impl Conversation {
     }
 
     /// Turns the echo off at a terminal, so that typed characters do not appear inside the reply.
-    fn disable_echo(&self) -> Option<EchoOff> {
-        matches!(self.approver, Approver::Interactive(_)).then(EchoOff::new)
+    fn disable_echo(&self) -> Option<TerminalMode> {
+        matches!(self.approver, Approver::Interactive(_)).then(TerminalMode::echo_off)
     }
 }
 

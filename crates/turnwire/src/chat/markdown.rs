@@ -3,12 +3,11 @@
 //! Ambiguous text (a star that may open bold text, three backticks) is held back until it is
 //! certain, at most to the end of its line.
 
-use super::page::{Colour, Page, Style};
+use super::code::{CODE, Highlighter};
+use super::page::{Page, Style};
 
 /// How many bytes are held back for a possible bold phrase or link.
 const MAX_HELD: usize = 240;
-
-const CODE: Style = Style { colour: Some(Colour::Cyan), ..Style::PLAIN };
 
 /// A text that arrives in pieces.
 #[derive(Debug, Default)]
@@ -17,11 +16,19 @@ pub(crate) struct Markdown {
     pending: String,
     /// A part of this line was printed.
     is_in_line: bool,
-    /// The fence that closes the current code block.
-    fence: Option<String>,
+    /// The current code block.
+    code: Option<CodeBlock>,
     base: Style,
     /// The last printed character, so that `snake_case` is not italic.
     last: Option<char>,
+}
+
+/// A fenced block of code.
+#[derive(Debug)]
+struct CodeBlock {
+    /// The fence that closes it.
+    fence: String,
+    highlighter: Highlighter,
 }
 
 /// Whether more text may arrive.
@@ -70,13 +77,16 @@ impl Markdown {
     /// The text is complete.
     pub(crate) fn finish(&mut self, page: &mut Page) {
         self.render_pending(MoreInput::No, page);
+        if let Some(code) = &mut self.code {
+            code.highlighter.end_line(page);
+        }
         page.start_row();
         *self = Self::default();
     }
 
     fn render_pending(&mut self, more: MoreInput, page: &mut Page) {
         while !self.pending.is_empty() {
-            let is_clear = match (&self.fence, self.is_in_line) {
+            let is_clear = match (&self.code, self.is_in_line) {
                 (Some(_), _) => self.render_code(more, page),
                 (None, false) => self.render_line_start(more, page),
                 (None, true) => self.render_inline(more, page),
@@ -94,31 +104,33 @@ impl Markdown {
 
     /// Continues a code block; `false` if more text is needed.
     fn render_code(&mut self, more: MoreInput, page: &mut Page) -> bool {
-        let fence = self.fence.clone().unwrap_or_default();
+        let Some(code) = &mut self.code else { return false };
+        let fence = &*code.fence;
         let end = self.pending.find('\n');
         let line = self.pending.get(..end.unwrap_or(self.pending.len())).unwrap_or_default();
         if !self.is_in_line {
             let trimmed = line.trim_start_matches(' ');
-            let may_close = fence.starts_with(trimmed) || trimmed.starts_with(&fence);
+            let may_close = fence.starts_with(trimmed) || trimmed.starts_with(fence);
             if may_close && end.is_none() && more == MoreInput::Possible && line.len() < MAX_HELD {
                 return false;
             }
-            if trimmed.starts_with(&fence) && trimmed.trim_matches(['`', '~', ' ']).is_empty() {
+            if trimmed.starts_with(fence) && trimmed.trim_matches(['`', '~', ' ']).is_empty() {
                 let bytes = line.len() + usize::from(end.is_some());
                 self.drop_pending(bytes);
-                self.fence = None;
+                self.code = None;
                 return true;
             }
             page.write_verbatim(Style::PLAIN, "  ");
             self.is_in_line = true;
         }
-        let line = line.to_owned();
-        page.write_verbatim(CODE, &line);
-        self.drop_pending(line.len() + usize::from(end.is_some()));
+        code.highlighter.feed(line, page);
+        let bytes = line.len() + usize::from(end.is_some());
         if end.is_some() {
+            code.highlighter.end_line(page);
             page.end_row();
             self.is_in_line = false;
         }
+        self.drop_pending(bytes);
         true
     }
 
@@ -136,8 +148,11 @@ impl Markdown {
             }
             LineStart::Fence { ticks, bytes } => {
                 let head = self.pending.get(..bytes).unwrap_or_default().trim();
-                self.fence = head.get(..ticks).map(str::to_owned);
                 let language = head.get(ticks..).unwrap_or_default().trim().to_owned();
+                self.code = head.get(..ticks).map(|fence| CodeBlock {
+                    fence: fence.to_owned(),
+                    highlighter: Highlighter::new(&language),
+                });
                 if !language.is_empty() {
                     page.write_row(Style::DIM, &format!("  {language}"));
                 }
@@ -426,6 +441,16 @@ mod tests {
     fn bold_code_and_headings_have_their_styles() {
         assert_eq!(render(&["## A *b*"], true), "\u{1b}[0;1mA \u{1b}[0;1;3mb\u{1b}[0m\n");
         assert_eq!(render(&["**b** `c`"], true), "\u{1b}[0;1mb \u{1b}[0;36mc\u{1b}[0m\n");
+    }
+
+    #[test]
+    fn code_has_the_colours_of_its_language() {
+        assert_eq!(
+            render(&["```rust\nlet x\n```\nlet"], true),
+            "  \u{1b}[0;2mrust\u{1b}[0m\n  \u{1b}[0;35mlet\u{1b}[0m x\nlet\n"
+        );
+        // The end of a block that is never closed.
+        assert_eq!(render(&["```js\nlet"], true).matches("let").count(), 1);
     }
 
     #[test]

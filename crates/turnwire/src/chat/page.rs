@@ -21,6 +21,7 @@ pub(crate) enum Colour {
     Red = 31,
     Green = 32,
     Yellow = 33,
+    Magenta = 35,
     Cyan = 36,
 }
 
@@ -149,6 +150,13 @@ impl Page {
                 char => self.write_char(style, replace_control(char)),
             }
         }
+    }
+
+    /// Writes text that is not broken at all.
+    pub(crate) fn write_unbroken(&mut self, style: Style, text: &str) {
+        let width = std::mem::replace(&mut self.display.width, usize::MAX);
+        self.write_verbatim(style, text);
+        self.display.width = width;
     }
 
     /// Ends the current row, if it has text.

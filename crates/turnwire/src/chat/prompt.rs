@@ -1,11 +1,13 @@
 //! The prompt: reads lines and commands until the user quits.
 
 use super::approval::Approver;
+use super::attachments::split_paths;
 use super::conversation::{ChatError, Conversation, PendingCheck, ReplyOutcome};
 use super::line_editor::{LineEditor, LineInput};
 use super::one_line;
 use super::page::Style;
 use crate::client::ClientError;
+use std::io;
 use turnwire_core::Role;
 
 const HELP: &str = "\
@@ -13,6 +15,8 @@ Write a message and press Enter. Ctrl-C stops a running reply.
   /retry      request a new reply to the last message
   /stop       stop the running reply of this session
   /new        start a new session
+  /agent      list the agents; /agent NAME starts a new session with that one
+  /attach     attach files to the next message: /attach PATH…; /detach removes them
   /sessions   list the latest sessions
   /quit       quit; so do Ctrl-D, and Ctrl-C twice
   //…         a message that starts with a slash
@@ -129,6 +133,17 @@ async fn run_command(
     conversation: &mut Conversation,
     command: &str,
 ) -> Result<NextStep, ChatError> {
+    let (name, rest) = command.trim().split_once(' ').unwrap_or((command.trim(), ""));
+    match name {
+        "agent" => return run_agent_command(conversation, rest.trim()).await,
+        "attach" => return attach_files(conversation, rest).map_err(ChatError::from),
+        "detach" => {
+            conversation.attachments.clear();
+            conversation.view.show_note(Style::DIM, "No files are attached.")?;
+            return Ok(NextStep::Continue);
+        }
+        _ => {}
+    }
     match command.trim() {
         "quit" | "exit" => return Ok(NextStep::Quit),
         "help" | "?" => conversation.view.show_note(Style::PLAIN, HELP)?,
@@ -158,9 +173,9 @@ async fn run_command(
                 let row = format!("{here} {id}  {begun}  {agent}  {status}  {title}");
                 conversation.view.show_note(Style::PLAIN, row.trim_end())?;
             }
-            conversation
-                .view
-                .show_note(Style::DIM, "resume one with: turnwire chat --resume --session ID")?;
+            if let Some(command) = conversation.resume.command("ID") {
+                conversation.view.show_command(&format!("resume one with: {command}"))?;
+            }
         }
         other => {
             let other = one_line(other);
@@ -169,6 +184,66 @@ async fn run_command(
                 &format!("Unknown command /{other}; /help lists the commands"),
             )?;
         }
+    }
+    Ok(NextStep::Continue)
+}
+
+/// Lists the agents, or starts a session with another one.
+async fn run_agent_command(
+    conversation: &mut Conversation,
+    name: &str,
+) -> Result<NextStep, ChatError> {
+    if name.is_empty() {
+        for agent in conversation.client.list_agents().await? {
+            let here = if agent.name == conversation.agent { "*" } else { " " };
+            let default = if agent.default { " (default)" } else { "" };
+            let row = format!("{here} {}{default}  {}  {}", agent.name, agent.model, agent.about);
+            conversation.view.show_note(Style::PLAIN, one_line(&row).trim_end())?;
+        }
+        conversation
+            .view
+            .show_note(Style::DIM, "/agent NAME starts a new session with another one")?;
+        return Ok(NextStep::Continue);
+    }
+    if name == conversation.agent {
+        let note = format!("This session has the agent {} already.", one_line(name));
+        conversation.view.show_note(Style::DIM, &note)?;
+        return Ok(NextStep::Continue);
+    }
+    // A session keeps its agent.
+    let session = conversation.client.create_session(None, Some(name)).await?;
+    conversation.enter_session(&session);
+    let note = format!("New session with the agent {}: {}", one_line(&session.agent), session.id);
+    conversation.view.show_note(Style::DIM, &note)?;
+    Ok(NextStep::Continue)
+}
+
+/// Attaches files to the next message, or lists those that are attached.
+fn attach_files(conversation: &mut Conversation, paths: &str) -> io::Result<NextStep> {
+    let paths = match split_paths(paths) {
+        Ok(paths) => paths,
+        Err(why) => {
+            conversation.view.show_note(Style::RED, &format!("✗ {why}"))?;
+            return Ok(NextStep::Continue);
+        }
+    };
+    for path in &paths {
+        match conversation.attachments.add(path) {
+            Ok(file) => {
+                let note = format!("▣ attached to the next message: {}", one_line(&file));
+                conversation.view.show_note(Style::GREEN, &note)?;
+            }
+            Err(why) => {
+                conversation.view.show_note(Style::RED, &format!("✗ {}", one_line(&why)))?;
+            }
+        }
+    }
+    if paths.is_empty() {
+        let note = match &*conversation.attachments.names() {
+            [] => "No files are attached; /attach PATH attaches one.".to_owned(),
+            names => format!("attached to the next message: {}", one_line(&names.join(", "))),
+        };
+        conversation.view.show_note(Style::DIM, &note)?;
     }
     Ok(NextStep::Continue)
 }

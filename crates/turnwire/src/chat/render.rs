@@ -82,6 +82,15 @@ impl Renderer {
         self.page.take_output()
     }
 
+    /// Renders a note in one line: the terminal breaks it where it ends, and copies it as one line.
+    pub(crate) fn render_command(&mut self, text: &str) -> String {
+        self.page.set_margin("");
+        self.page.start_row();
+        self.page.write_unbroken(Style::DIM, text);
+        self.page.end_row();
+        self.page.take_output()
+    }
+
     /// Ends the current block before a prompt.
     pub(crate) fn finish_block(&mut self) -> String {
         self.status = None;

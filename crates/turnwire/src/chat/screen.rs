@@ -83,40 +83,52 @@ impl Screen {
     }
 }
 
-/// Turns the terminal's echo off until it is dropped. Typed characters go to the next prompt.
+/// Another mode of the terminal, until it is dropped.
 #[cfg(unix)]
-pub(crate) struct EchoOff(Option<rustix::termios::Termios>);
+pub(crate) struct TerminalMode(Option<rustix::termios::Termios>);
 
 #[cfg(unix)]
-impl EchoOff {
-    pub(crate) fn new() -> Self {
-        use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
+impl TerminalMode {
+    /// Typed characters are not shown, and go to the next prompt.
+    pub(crate) fn echo_off() -> Self {
+        use rustix::termios::LocalModes;
+        Self::without(LocalModes::ECHO | LocalModes::ICANON)
+    }
+
+    /// Each key can be read at once, also Ctrl-C.
+    pub(crate) fn single_keys() -> Self {
+        use rustix::termios::LocalModes;
+        Self::without(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG)
+    }
+
+    fn without(modes: rustix::termios::LocalModes) -> Self {
+        use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
         let stdin = io::stdin();
         let Ok(before) = tcgetattr(&stdin) else { return Self(None) };
-        let mut quiet = before.clone();
-        quiet.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON);
-        let done = tcsetattr(&stdin, OptionalActions::Now, &quiet);
+        let mut changed = before.clone();
+        changed.local_modes.remove(modes);
+        let done = tcsetattr(&stdin, OptionalActions::Now, &changed);
         Self(done.is_ok().then_some(before))
     }
 }
 
 #[cfg(unix)]
-impl Drop for EchoOff {
+impl Drop for TerminalMode {
     fn drop(&mut self) {
         use rustix::termios::{OptionalActions, tcsetattr};
         if let Some(before) = &self.0 {
-            // A closed terminal needs no echo.
+            // A closed terminal needs no mode.
             let _ = tcsetattr(io::stdin(), OptionalActions::Now, before);
         }
     }
 }
 
 #[cfg(not(unix))]
-pub(crate) struct Quiet;
+pub(crate) struct TerminalMode;
 
 #[cfg(not(unix))]
-impl EchoOff {
-    pub(crate) fn new() -> Self {
+impl TerminalMode {
+    pub(crate) fn echo_off() -> Self {
         Self
     }
 }

@@ -60,7 +60,21 @@ impl View {
     /// Shows a note.
     pub(crate) fn show_note(&mut self, style: Style, text: &str) -> io::Result<()> {
         match self {
-            Self::Terminal(renderer, screen) => screen.write(&renderer.render_note(style, text)),
+            Self::Terminal(renderer, screen) => {
+                renderer.resize(terminal_width());
+                screen.write(&renderer.render_note(style, text))
+            }
+            Self::Plain(_) | Self::Json => {
+                print_stderr(one_line(text));
+                Ok(())
+            }
+        }
+    }
+
+    /// Shows a note with a command to copy: it is not wrapped, so that it can be pasted.
+    pub(crate) fn show_command(&mut self, text: &str) -> io::Result<()> {
+        match self {
+            Self::Terminal(renderer, screen) => screen.write(&renderer.render_command(text)),
             Self::Plain(_) | Self::Json => {
                 print_stderr(one_line(text));
                 Ok(())

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use hyper::Method;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::json;
+use serde_json::{Value, json};
 use turnwire_core::{Event, Head, Msg, Stamp, ToolCall, stamp::SystemStamp};
 use url::form_urlencoded::byte_serialize;
 
@@ -55,6 +55,23 @@ pub(crate) struct History {
 pub(crate) struct SentMessage {
     pub(crate) message_id: String,
     pub(crate) reply_id: Option<String>,
+}
+
+/// An agent of the server.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct AgentInfo {
+    pub(crate) name: String,
+    #[serde(default)]
+    pub(crate) about: String,
+    #[serde(default)]
+    pub(crate) model: String,
+    #[serde(default)]
+    pub(crate) default: bool,
+}
+
+#[derive(Deserialize)]
+struct AgentList {
+    agents: Vec<AgentInfo>,
 }
 
 #[derive(Deserialize)]
@@ -110,14 +127,20 @@ impl Client {
         self.get(&format!("/v1/sessions/{}/messages?limit={limit}", escape_path_segment(id))).await
     }
 
-    /// Sends a message.
+    /// The agents of the server.
+    pub(crate) async fn list_agents(&self) -> Result<Vec<AgentInfo>, ClientError> {
+        let list: AgentList = self.get("/v1/agents").await?;
+        Ok(list.agents)
+    }
+
+    /// Sends a message: its text, or blocks.
     pub(crate) async fn send_message(
         &self,
         id: &str,
-        text: &str,
+        content: &Value,
     ) -> Result<SentMessage, ClientError> {
         let path = format!("/v1/sessions/{}/messages", escape_path_segment(id));
-        let (key, body) = (SystemStamp.id(), json!({ "content": text }).to_string());
+        let (key, body) = (SystemStamp.id(), json!({ "content": content }).to_string());
         self.post(&path, &[("idempotency-key", &key)], body.into()).await
     }
 
@@ -141,7 +164,7 @@ impl Client {
         let path = format!("/v1/sessions/{}/events", escape_path_segment(id));
         // Its id makes it safe to repeat.
         let body = event.stamped(&SystemStamp).to_json();
-        let _: serde_json::Value = self.post(&path, &[], body.into()).await?;
+        let _: Value = self.post(&path, &[], body.into()).await?;
         Ok(())
     }
 

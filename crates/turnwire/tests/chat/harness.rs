@@ -128,6 +128,15 @@ impl Server {
         ))
     }
 
+    /// Publishes events as an external agent.
+    pub fn publish(&self, session: &str, lines: &str) -> String {
+        let (host, length) = (&self.address, lines.len());
+        self.send_request(&format!(
+            "POST /v1/sessions/{session}/events HTTP/1.1\r\nhost: {host}\r\nturnwire-producer: test.1\r\n\
+             connection: close\r\ncontent-length: {length}\r\n\r\n{lines}"
+        ))
+    }
+
     pub fn get(&self, path: &str) -> String {
         let host = &self.address;
         self.send_request(&format!(

@@ -2,6 +2,7 @@
 //!
 //! | module | what is in it |
 //! |---|---|
+//! | `found_server` | the server that has the store open |
 //! | `pipe` | output and exit status in a pipe |
 //! | `restart` | a server that is killed during a reply |
 //! | `terminal` | a user at a terminal (tmux) |
@@ -15,6 +16,7 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod found_server;
 mod harness;
 mod pipe;
 mod replay;

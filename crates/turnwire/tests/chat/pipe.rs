@@ -136,6 +136,7 @@ fn wrong_usage_exits_2_with_a_hint() {
         (vec!["chat", "--url", "ftp://x", "hi"], vec!["invalid server URL"]),
         (vec!["chat", "--url", &nobody, "--store", "memory:", "hi"], vec!["cannot be used with"]),
         (chat_args(&[]), vec!["the message is empty"]),
+        (chat_args(&["--token", "t", "hi"]), vec!["no server has the store open", "--url"]),
     ] {
         let done = home.run(&args);
         assert_eq!(done.code, Some(2), "{args:?}: {}", done.err);
@@ -144,18 +145,6 @@ fn wrong_usage_exits_2_with_a_hint() {
         }
         assert_eq!(done.out, "");
     }
-}
-
-#[test]
-fn a_store_that_a_server_uses_is_reached_through_that_server() {
-    let home = TestHome::new();
-    let server = home.serve();
-    let done = home.run(&["chat", "--store", "sqlite:served.db", "hi"]);
-    assert_eq!(done.code, Some(2));
-    assert!(done.err.contains("--url http://"), "{}", done.err);
-    let done = home.run(&["chat", "--url", &server.url, "--session", "s", "weather"]);
-    assert_eq!(done.code, Some(0), "{}", done.err);
-    assert!(server.get("/v1/sessions/s").contains("\"status\":\"idle\""));
 }
 
 #[test]
@@ -173,12 +162,50 @@ fn the_token_comes_from_the_environment_and_is_never_printed() {
     assert!(done.err.contains("TURNWIRE_TOKEN"), "{}", done.err);
     let done = TestHome::output_of(home.command(&args).env("TURNWIRE_TOKEN", &token));
     assert_eq!(done.code, Some(0), "{}", done.err);
+    // The same for a server that is found at its store.
+    let found = ["chat", "--store", "sqlite:served.db", "weather"];
+    let done = home.run(&found);
+    assert_eq!(done.code, Some(2));
+    assert!(done.err.contains("TURNWIRE_TOKEN"), "{}", done.err);
+    let done = TestHome::output_of(home.command(&found).env("TURNWIRE_TOKEN", &token));
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    let done = home.run(&[&found[..], &["--token", &token]].concat());
+    assert_eq!(done.code, Some(0), "{}", done.err);
     let wrong = TestHome::output_of(home.command(&args).env("TURNWIRE_TOKEN", "tw_wrong-secret"));
     assert_eq!(wrong.code, Some(2));
     assert!(!wrong.err.contains("wrong-secret") && !done.err.contains(&token));
     // A local server ignores the credentials of the settings, and admits nobody else.
     let done = home.run(&chat_args(&["weather"]));
     assert_eq!(done.code, Some(0), "{}", done.err);
+}
+
+#[test]
+fn the_documentation_names_every_provider_of_model() {
+    let done = TestHome::new().run(&chat_args(&["--model", "tulip", "hi"]));
+    let names = done.err.lines().next().unwrap().split("WIRE one of ").nth(1).unwrap();
+    let mut names: Vec<&str> = names.split(", ").collect();
+    names.push("demo");
+    let docs = include_str!("../../../../docs/chat.md");
+    let table = docs.split("| `--model` |").nth(1).unwrap().split("\n\n").next().unwrap();
+    let rows = table.lines().filter_map(|row| row.strip_prefix("| `")?.split('`').next());
+    let mut documented: Vec<&str> = rows.map(|name| name.trim_end_matches(":MODEL")).collect();
+    documented.sort_unstable();
+    names.sort_unstable();
+    assert_eq!(documented, names);
+}
+
+#[test]
+fn files_are_attached_to_a_message_in_a_pipe() {
+    let home = TestHome::new();
+    let server = home.serve();
+    std::fs::write(home.path().join("notes.txt"), "one\n").unwrap();
+    let args = ["chat", "--url", &server.url, "--session", "s", "--attach"];
+    let done = home.run_with_input("weather", &[&args[..], &["notes.txt"]].concat());
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    let messages = server.get("/v1/sessions/s/messages");
+    assert!(messages.contains("\"name\":\"notes.txt\""), "{messages}");
+    let done = home.run(&[&args[..], &[".", "weather"]].concat());
+    assert_eq!((done.code, &*done.err), (Some(2), "error: cannot attach .: it is not a file\n"));
 }
 
 fn wait_for_pending_call(server: &Server, session: &str) {

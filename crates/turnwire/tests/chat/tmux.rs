@@ -68,9 +68,24 @@ impl Terminal {
         assert!(self.run(&["send-keys", key]).status.success());
     }
 
+    /// Changes the number of columns, and waits until programs see it.
+    pub fn resize(&self, columns: u16) {
+        let columns = columns.to_string();
+        assert!(self.run(&["resize-window", "-x", &columns]).status.success());
+        wait_until("the new width", || {
+            let width = self.run(&["display-message", "-p", "#{pane_width}"]).stdout;
+            (String::from_utf8(width).unwrap().trim() == columns).then_some(())
+        });
+    }
+
     /// All text shown so far.
     pub fn screen_text(&self) -> String {
         String::from_utf8(self.run(&["capture-pane", "-p", "-S", "-2000"]).stdout).unwrap()
+    }
+
+    /// The same, with lines that the terminal has broken joined again.
+    pub fn joined_text(&self) -> String {
+        String::from_utf8(self.run(&["capture-pane", "-p", "-J", "-S", "-2000"]).stdout).unwrap()
     }
 
     /// The same, with style codes.
@@ -94,6 +109,8 @@ impl Terminal {
                             38 | 48 => break,
                             0 => is_on = false,
                             22 if style <= 2 => is_on = false,
+                            // Another colour.
+                            30..=37 | 39 if style >= 30 => is_on = number == style,
                             number if number == style => is_on = true,
                             _ => {}
                         }
