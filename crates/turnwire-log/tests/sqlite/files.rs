@@ -7,7 +7,9 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use turnwire_log::sqlite::{ExistingStore, FindingKind, Options, StoreFinding, restore};
+use turnwire_log::sqlite::{
+    ExistingStore, FindingKind, Options, StoreFinding, announced_url, restore,
+};
 use turnwire_log::store::{Append, Blob, MessageQuery, QueuedMessage, Retention, Store};
 use turnwire_log::{Error, SqliteStore};
 
