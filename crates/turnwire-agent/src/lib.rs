@@ -106,7 +106,16 @@ pub use conversation::Conversation;
 pub use demo::DemoAgent;
 #[cfg(feature = "mcp")]
 pub use mcp::McpServer;
+pub use model::Model;
+#[cfg(feature = "http")]
+pub use model::http::HttpModel;
 pub use replier::{AgentError, Journal, Replier, ReplyRequest, SubAgentReply, Summary};
 pub use sent_history::{SentAnswer, SentHistory};
 pub use sub_agent::AgentTool;
+pub use tool::{Tool, ToolContext, ToolError, ToolOutput, function};
 pub use truncate::RESULT_LIMIT;
+// What the methods of an agent take and return, so that a program needs no other crate of Turnwire.
+pub use turnwire_core::{
+    Behavior, ContentBlock, Event, EventKind, FinishedReason, Folder, Json, Msg, Role, ToolCall,
+    ToolResult,
+};

@@ -93,3 +93,31 @@ fn agent_as_tool() {
         ],
     );
 }
+
+/// The guide needs a key, so it is only compiled.
+#[test]
+fn the_guide_of_the_documentation_is_an_example_and_names_what_it_depends_on() {
+    let docs = include_str!("../../../docs/agents.md");
+    let (_, code) = include_str!("../examples/guide.rs").split_once("\n\n").expect("code");
+    assert!(
+        docs.contains(&format!("```rust\n{code}```\n")),
+        "docs/agents.md differs from examples/guide.rs"
+    );
+    let manifest =
+        docs.split("```toml\n[package]").nth(1).and_then(|rest| rest.split("```").next());
+    let manifest = manifest.expect("there is a Cargo.toml");
+    let workspace = include_str!("../../../Cargo.toml");
+    for line in manifest.split("[dependencies]\n").nth(1).expect("it has dependencies").lines() {
+        let (name, version) = line.split_once(" = ").expect("a dependency");
+        assert!(code.contains(&name.replace('-', "_")), "{name} is not used");
+        let version =
+            version.trim_start_matches("{ version = ").split('"').nth(1).expect("a version");
+        let own = format!("{name} = ");
+        let own =
+            workspace.lines().find(|line| line.starts_with(&own)).expect("a dependency of ours");
+        assert!(
+            own.contains(&format!("\"{version}")),
+            "{name} {version} is not what we use: {own}"
+        );
+    }
+}

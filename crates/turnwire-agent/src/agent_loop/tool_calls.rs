@@ -3,8 +3,9 @@
 use super::{AgentLoop, Flow};
 use crate::plan::{CallAction, ResultStarted};
 use crate::replier::AgentError;
+use crate::schema::{self, AnswerError, Schema};
 use crate::sub_agent::ParentContext;
-use crate::tool::{Tool, ToolContext, ToolError, ToolOutput, ToolUpdate, UpdateContent};
+use crate::tool::{InputKind, Tool, ToolContext, ToolError, ToolOutput, ToolUpdate, UpdateContent};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -14,13 +15,27 @@ use turnwire_core::event::{
     RequireExternalExecution, RequireUserConfirm, ToolResultDataDelta, ToolResultEnd,
     ToolResultStart, ToolResultTextDelta,
 };
-use turnwire_core::{DataBlock, Event, Fields, Part, ToolCall, ToolResultState};
+use turnwire_core::{DataBlock, Event, Fields, Json, Part, ToolCall, ToolResultState};
 
 /// The most tool updates that wait for a commit.
 const MAX_PENDING_UPDATES: usize = 256;
 
 /// The output of a finished tool.
 type FinishedTool = (String, Result<ToolOutput, ToolError>);
+
+/// Why an input does not match a schema. `None` also if that cannot be found out.
+async fn find_mismatch(schema: Json, input: String) -> Option<String> {
+    let check = move |_| {
+        let input = if input.trim_ascii().is_empty() { "{}" } else { &*input };
+        let value = serde_json::from_str(input).ok()?;
+        match Schema::compile(&schema).ok()?.check(&value) {
+            Err(AnswerError::Mismatch(why)) => Some(why),
+            Ok(()) | Err(AnswerError::TooExpensive(_)) => None,
+        }
+    };
+    let why = schema::run_on_worker(check).await.flatten()?;
+    Some(format!("Invalid tool input: it does not match the schema: {why}"))
+}
 
 impl AgentLoop<'_> {
     /// Handles calls. Requests approvals and client results first, so that nobody waits for an unrelated
@@ -32,6 +47,18 @@ impl AgentLoop<'_> {
         let mut events = Vec::new();
         let (mut to_confirm, mut for_client, mut runs) = (Vec::new(), Vec::new(), Vec::new());
         for (mut call, todo) in todos {
+            // A person is not asked about a call that cannot run.
+            let mismatch = match todo {
+                CallAction::AskUser(_) => match self.json_schema_of(&call) {
+                    Some(schema) => find_mismatch(schema, call.input.clone()).await,
+                    None => None,
+                },
+                CallAction::Refuse(..)
+                | CallAction::Interrupt
+                | CallAction::SendToClient
+                | CallAction::Run(_) => None,
+            };
+            let todo = mismatch.map_or(todo, |why| CallAction::Refuse(ToolResultState::Error, why));
             match todo {
                 CallAction::Refuse(state, why) => {
                     events.push(self.result_start(&call));
@@ -69,6 +96,12 @@ impl AgentLoop<'_> {
         self.commit(events).await?;
         let flow = self.run_tools(runs).await?;
         Ok(if waits { Flow::Wait } else { flow })
+    }
+
+    /// The schema of a call's input.
+    fn json_schema_of(&self, call: &ToolCall) -> Option<Json> {
+        let spec = self.find_spec(&call.name)?;
+        (spec.input_kind == InputKind::Json).then(|| spec.input.clone())
     }
 
     fn result_start(&self, call: &ToolCall) -> Event<'static> {

@@ -186,3 +186,28 @@ async fn a_question_is_not_forgotten_by_a_process_that_dies() {
     assert_eq!(answers.count(), 1);
     assert!(harness.reply().finished_at().is_some());
 }
+
+#[tokio::test]
+async fn nobody_is_asked_about_an_input_that_does_not_match_the_schema() {
+    let model = FakeModel::new(|request| match request.result_count() {
+        0 => vec![ScriptStep::call("t1", "trade", r#"{"town":"Paris"}"#)],
+        1 => vec![call("t2", "trade")],
+        _ => vec![ScriptStep::text("Well.")],
+    });
+    let friday = agent(&model);
+    let mut harness = Harness::new("go");
+    harness.run(&friday).await.unwrap();
+    let (state, text) = find_result(&harness.reply(), "t1");
+    assert_eq!(state, ToolResultState::Error);
+    assert!(text.contains("does not match the schema") && text.contains("city"), "{text}");
+    // The model has corrected it, and only that call is asked about.
+    let mut asked = Vec::new();
+    harness.confirm_all(|call| {
+        asked.push(call.id.clone());
+        approve(call)
+    });
+    assert_eq!(asked, ["t2"]);
+    harness.run(&friday).await.unwrap();
+    assert_eq!(find_result(&harness.reply(), "t2").1, "bought in Paris");
+    assert_history_is_fold(&harness, &model);
+}
