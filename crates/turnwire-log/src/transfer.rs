@@ -1,24 +1,28 @@
 //! Export and import of sessions as lines of JSON. `turnwire sessions export` and `import` call it.
 //!
 //! A session begins with a header line, `{"turnwire":"session","version":1,…}`. Then come messages
-//! whose events were trimmed (`{"message":…}`), then the events as they are stored, with their seq.
-//! The next header begins the next session. Queued messages and blobs are not exported: a backup has
-//! them.
+//! whose events were trimmed (`{"message":…}`), then the events as they are stored, with their seq, then
+//! queued messages (`{"turnwire":"queued",…}`) and the blobs that the session refers to (`{"turnwire":"blob",…}`,
+//! followed by their bytes in pieces), each blob once. Where something damaged cannot be read, a line
+//! `{"turnwire":"left_out",…}` says what is missing. The next header begins the next session.
 //!
 //! | function | |
 //! |---|---|
 //! | [`export`] | writes one session |
 //! | [`import`] | reads all sessions of a file |
 
+mod blob_import;
 mod export;
 mod import;
 
-pub use export::{ExportError, export};
+pub use export::{ExportError, ExportReport, ExportedBlobs, export};
 pub use import::{ExistingSession, ImportOptions, ImportProblem, ImportReport, import};
 
 use crate::error::{Error, Result};
 use crate::store::StoredMessage;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use std::borrow::Cow;
 use turnwire_core::event::{Message, SubAgent};
 use turnwire_core::{Event, Fields, Head, Msg, Seq};
 
@@ -48,6 +52,51 @@ struct SessionHeader {
     first: Option<Seq>,
     #[serde(default)]
     last: Option<Head>,
+}
+
+/// A queued message.
+#[derive(Debug, Serialize, Deserialize)]
+struct QueuedLine<'a> {
+    #[serde(borrow)]
+    turnwire: Cow<'a, str>,
+    #[serde(borrow)]
+    id: Cow<'a, str>,
+    #[serde(borrow)]
+    reply_id: Cow<'a, str>,
+    #[serde(borrow)]
+    message: &'a RawValue,
+}
+
+/// What an export lacks, because it cannot be read.
+#[derive(Debug, Serialize, Deserialize)]
+struct LeftOutLine {
+    turnwire: String,
+    /// The first event that is missing; all events from there on are missing. `None`: not events.
+    #[serde(default)]
+    first: Option<Seq>,
+    why: String,
+}
+
+/// A blob. Its bytes follow.
+#[derive(Debug, Serialize, Deserialize)]
+struct BlobLine {
+    turnwire: String,
+    #[serde(default)]
+    tenant: String,
+    /// The SHA-256, in hexadecimal digits.
+    hash: String,
+    media_type: String,
+    size: u64,
+}
+
+/// The next bytes of a blob.
+#[derive(Debug, Serialize, Deserialize)]
+struct BytesLine<'a> {
+    #[serde(borrow)]
+    turnwire: Cow<'a, str>,
+    /// In base64; at most [`BLOB_PIECE_BYTES`](crate::store::BLOB_PIECE_BYTES).
+    #[serde(borrow)]
+    data: Cow<'a, str>,
 }
 
 /// A message whose events were trimmed, as one `MESSAGE` event. It has no time, and no id unless it

@@ -5,11 +5,11 @@ use std::io::Cursor;
 use std::sync::Arc;
 use turnwire_core::{Event, Fields, Json, Seq};
 use turnwire_log::store::{
-    MessageQuery, NewSession, Retention, SessionKey, SessionNumber, SessionRecord, Store,
-    StoredMessage,
+    BLOB_PIECE_BYTES, Blob, MessageQuery, NewSession, QueuedMessage, Retention, SessionKey,
+    SessionNumber, SessionRecord, Store, StoredMessage, to_hex,
 };
 use turnwire_log::transfer::{
-    ExistingSession, ImportOptions, ImportProblem, ImportReport, export, import,
+    ExistingSession, ExportedBlobs, ImportOptions, ImportProblem, ImportReport, export, import,
 };
 use turnwire_log::{Log, MemoryStore, Session};
 use turnwire_testkit::{check_property, stream};
@@ -45,8 +45,10 @@ async fn all(store: &dyn Store) -> Vec<SessionRecord> {
 
 async fn export_all(store: &dyn Store) -> String {
     let mut bytes = Vec::new();
+    let mut blobs = ExportedBlobs::default();
     for record in all(store).await {
-        export(store, &record, &mut bytes).await.unwrap();
+        let report = export(store, &record, &mut blobs, &mut bytes).await.unwrap();
+        assert_eq!(report.left_out, [""; 0]);
     }
     String::from_utf8(bytes).unwrap()
 }
@@ -301,4 +303,107 @@ async fn many_sessions_go_into_a_file_and_come_out_the_same() {
         sessions
     };
     assert_eq!(sorted(export_all(&*to).await), sorted(lines));
+}
+
+fn sha256(bytes: &[u8]) -> [u8; 32] {
+    <sha2::Sha256 as sha2::Digest>::digest(bytes).into()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn blobs_and_the_queue_come_along() {
+    let from = store();
+    let log = Log::new(from.clone(), "test");
+    // Several pieces, and the same blob in two sessions.
+    let large: Vec<u8> =
+        (0..BLOB_PIECE_BYTES * 2 + 7).map(|at| u8::try_from(at % 251).unwrap()).collect();
+    let mut hashes = Vec::new();
+    for bytes in [large, b"small".to_vec(), Vec::new()] {
+        let hash = sha256(&bytes);
+        let blob = Blob { media_type: "image/png".to_owned(), bytes: bytes.into() };
+        from.put_blob("t", hash, blob).await.unwrap();
+        hashes.push(hash);
+    }
+    let link = |id: &str, hash: [u8; 32]| {
+        let url = format!("/v1/blobs/{}", to_hex(&hash));
+        format!(
+            r#"{{"id":"{id}","type":"MESSAGE","message":{{"id":"{id}","name":"a","role":"user","content":"{url}"}}}}"#
+        )
+    };
+    for id in ["a", "b"] {
+        let session = session(&log, "t", id).await;
+        let lines = [link("m1", hashes[0]), link("m2", hashes[2])];
+        publish(&session, &lines.each_ref().map(String::as_str)).await;
+    }
+    let a = log.find_session(&SessionKey::new("t", "a")).await.unwrap().unwrap();
+    let json = format!(
+        r#"{{"id":"q","role":"user","name":"a","content":"blobs/{}"}}"#,
+        to_hex(&hashes[1])
+    );
+    let queued = QueuedMessage { id: "q".to_owned(), reply_id: "r2".to_owned(), json: json.into() };
+    let wanted = queued.clone();
+    let change = |tx: &mut turnwire_log::Transaction<'_>| {
+        tx.enqueue(queued);
+        Ok::<_, turnwire_log::Error>(())
+    };
+    a.transact(&["q"], change).await.unwrap();
+
+    let text = export_all(&*from).await;
+    assert_eq!(text.matches(r#"{"turnwire":"blob""#).count(), 3, "each once");
+    let to = store();
+    let imported = import_text(&to, &text, ExistingSession::Refuse).await;
+    assert_eq!(imported.problems, []);
+    assert_eq!((imported.sessions, imported.blobs, imported.left_out), (2, 3, 0));
+    for hash in &hashes {
+        let blob =
+            |store: Arc<dyn Store>| async move { store.read_blob("t", *hash).await.unwrap() };
+        assert!(blob(to.clone()).await.is_some());
+        assert_eq!(blob(to.clone()).await, blob(from.clone()).await);
+    }
+    let record = all(&*to).await.into_iter().find(|record| &*record.key.id == "a").unwrap();
+    assert_eq!(to.list_queued(record.number).await.unwrap(), [wanted]);
+    // Once more the same, except for the epochs.
+    let without_epoch = |text: &str| {
+        let part = |line: &str| match line.split_once("\"epoch\":\"") {
+            Some((before, rest)) => format!("{before}{}", &rest[rest.find('"').unwrap()..]),
+            None => line.to_owned(),
+        };
+        text.lines().map(part).collect::<Vec<_>>()
+    };
+    assert_eq!(without_epoch(&export_all(&*to).await), without_epoch(&text));
+
+    // Another tenant, and bytes that are not those of the hash.
+    let to = store();
+    let importing = ImportOptions { tenant: Some("u".into()), ..ImportOptions::default() };
+    let wrong = text.replace("c21hbGw=", "c21hbGx=");
+    let wrong = if wrong == text { text.replace("\"c21h", "\"d21h") } else { wrong };
+    let imported = import(to.clone(), Cursor::new(wrong), importing, |_| ()).await;
+    let [problem] = &imported.problems[..] else { panic!("{:?}", imported.problems) };
+    assert!(problem.why.contains("blob"), "{problem:?}");
+    assert!(to.read_blob("u", hashes[0]).await.unwrap().is_some());
+    assert!(to.read_blob("u", hashes[1]).await.unwrap().is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bytes_that_are_missing_or_too_many_are_a_problem() {
+    let hash = to_hex(&sha256(b"small"));
+    let head =
+        |size| format!(r#"{{"turnwire":"blob","hash":"{hash}","media_type":"x/y","size":{size}}}"#);
+    let bytes = r#"{"turnwire":"bytes","data":"c21hbGw="}"#;
+    for (lines, blobs, problem) in [
+        (vec![head(5), bytes.to_owned()], 1, ""),
+        (vec![head(6), bytes.to_owned()], 0, "missing"),
+        (vec![head(4), bytes.to_owned()], 0, "expected at most"),
+        (vec![head(5)], 0, "missing"),
+        (vec![head(5), r#"{"turnwire":"bytes","data":"?"}"#.to_owned()], 0, "invalid bytes"),
+        (vec![head(5).replace(&hash, "12")], 0, "SHA-256"),
+    ] {
+        let to = store();
+        let imported = import_text(&to, &lines.join("\n"), ExistingSession::Refuse).await;
+        assert_eq!(imported.blobs, blobs, "{lines:?}");
+        match &imported.problems[..] {
+            [] => assert_eq!(problem, "", "{lines:?}"),
+            [found] => assert!(!problem.is_empty() && found.why.contains(problem), "{found:?}"),
+            many => panic!("{many:?}"),
+        }
+    }
 }

@@ -1,7 +1,8 @@
 //! `turnwire fold`: folds events into one message per reply.
 
+use crate::export_lines::{ExportLines, ExportPiece};
 use crate::input::{self, CommandError, EXIT_ERROR, EXIT_INVALID, WireParser, print_stderr};
-use crate::recognition::Recognition;
+use crate::recognition::{Recognition, SAMPLE_BYTES};
 use clap::Args;
 use std::collections::HashSet;
 use std::fmt::Display;
@@ -16,7 +17,8 @@ use turnwire_wires::{Decoded, Decoder, DecoderOptions, Wire};
 /// Reads events, one JSON object per line or a server-sent event stream (detected), and writes one
 /// message per reply, one JSON object per line, in the order of the replies' first events. Replies
 /// may be interleaved, and events may be repeated. Whole messages in the stream (MESSAGE events)
-/// are written in their place. A model provider's stream is one reply.
+/// are written in their place. A model provider's stream is one reply. Of `turnwire sessions export` the
+/// messages of all sessions are written, without those in the queue.
 #[derive(Args)]
 #[command(after_help = AFTER)]
 pub(crate) struct Fold {
@@ -48,6 +50,7 @@ Exit status:
 Examples:
   turnwire fold reply.ndjson
   turnwire fold --wire anthropic answer.sse
+  turnwire sessions export chat-1 | turnwire fold
   curl -sN http://localhost:4747/v1/sessions/s/events?until=idle | turnwire fold";
 
 impl Fold {
@@ -55,14 +58,27 @@ impl Fold {
         let mut decoder = self.wire.decoder(&DecoderOptions::default())?;
         let mut folding = FoldRun::new(self.tolerant);
         let mut recognition = Recognition::new(self.wire);
+        let mut out = BufWriter::new(io::stdout().lock());
+        let mut lines = ExportLines::default();
+        let is_own = self.wire.name == "turnwire";
+        let mut feed = |piece: ExportPiece<'_>| {
+            match piece {
+                ExportPiece::Events(bytes) => decoder.feed(bytes, &mut |decoded| {
+                    recognition.push_decoded(&decoded);
+                    folding.push_decoded(decoded);
+                }),
+                ExportPiece::NextSession => folding.write_messages(&mut out)?,
+            }
+            io::Result::Ok(())
+        };
+        let mut sample = Vec::new();
         let unread = input::read_chunks(&self.file, |bytes| {
-            recognition.push_bytes(bytes);
-            decoder.feed(bytes, &mut |decoded| {
-                recognition.push_decoded(&decoded);
-                folding.push_decoded(decoded);
-            });
-            Ok(())
+            let room = SAMPLE_BYTES.saturating_sub(sample.len());
+            sample.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
+            if is_own { lines.feed(bytes, &mut feed) } else { feed(ExportPiece::Events(bytes)) }
         });
+        lines.finish(&mut feed)?;
+        recognition.push_bytes(&sample);
         if let Err(failed) = &unread {
             failed.report();
         }
@@ -71,7 +87,7 @@ impl Fold {
             return Ok(ExitCode::from(if unread.is_err() { EXIT_ERROR } else { EXIT_INVALID }));
         }
         // Events before a read error still count.
-        let code = folding.finish(decoder, io::stdout().lock())?;
+        let code = folding.finish(decoder, &mut out)?;
         Ok(if unread.is_err() { ExitCode::from(EXIT_ERROR) } else { code })
     }
 }
@@ -90,17 +106,23 @@ impl FoldRun {
         Self { tolerant, folder: Folder::default(), with_problem: HashSet::new(), failed: false }
     }
 
-    fn finish(mut self, mut decoder: Decoder, out: impl Write) -> io::Result<ExitCode> {
+    fn finish(mut self, mut decoder: Decoder, out: &mut impl Write) -> io::Result<ExitCode> {
         decoder.end(&mut |decoded| self.push_decoded(decoded));
-        let mut out = BufWriter::new(out);
-        for msg in self.folder.messages() {
+        self.write_messages(out)?;
+        out.flush()?;
+        Ok(ExitCode::from(u8::from(self.failed)))
+    }
+
+    /// Writes the messages of a session.
+    fn write_messages(&mut self, out: &mut impl Write) -> io::Result<()> {
+        for msg in std::mem::take(&mut self.folder).messages() {
             if self.tolerant || !self.with_problem.contains(msg.id()) {
-                serde_json::to_writer(&mut out, msg)?;
+                serde_json::to_writer(&mut *out, msg)?;
                 out.write_all(b"\n")?;
             }
         }
-        out.flush()?;
-        Ok(ExitCode::from(u8::from(self.failed)))
+        self.with_problem.clear();
+        Ok(())
     }
 
     fn push_decoded(&mut self, decoded: Decoded<'_>) {

@@ -13,6 +13,7 @@ mod config;
 mod convert;
 mod copy;
 mod doctor;
+mod export_lines;
 mod fold;
 mod input;
 mod man;

@@ -5,7 +5,7 @@ use turnwire_core::{EventKind, event_kinds};
 use turnwire_wires::{Decoded, DecoderOptions, Wire};
 
 /// How much of the input is kept to guess its wire.
-const SAMPLE_BYTES: usize = 64 * 1024;
+pub(crate) const SAMPLE_BYTES: usize = 64 * 1024;
 
 /// What the events of an input say about its wire.
 pub(crate) struct Recognition {

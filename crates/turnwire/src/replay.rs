@@ -15,7 +15,7 @@ use tokio::time::sleep;
 use turnwire_core::event::Message;
 use turnwire_core::{Event, Head, Msg};
 use turnwire_log::store::SessionKey;
-use turnwire_log::transfer::{self, ExportError};
+use turnwire_log::transfer::{self, ExportError, ExportedBlobs};
 
 /// Longer pauses are cut: nobody watches an hour of waiting for an approval.
 const MAX_PAUSE: Duration = Duration::from_secs(5);
@@ -122,8 +122,14 @@ impl Replay {
         let key = SessionKey::new(self.tenant.as_str(), self.session.as_str());
         let Some(record) = store.find_session(&key).await? else { return Ok(None) };
         let mut out = Vec::new();
-        match transfer::export(&*store, &record, &mut out).await {
-            Ok(_) => {}
+        let mut blobs = ExportedBlobs::without_blobs();
+        match transfer::export(&*store, &record, &mut blobs, &mut out).await {
+            Ok(report) => {
+                for what in &report.left_out {
+                    let what = chat::one_line(what);
+                    crate::input::print_stderr(format_args!("warning: left out: {what}"));
+                }
+            }
             Err(ExportError::Log(error)) => return Err(error.into()),
             Err(ExportError::Write(error)) => return Err(CommandError::new(error.to_string(), "")),
         }
@@ -170,7 +176,9 @@ fn parse_events(lines: &str) -> Result<Vec<Event<'static>>, CommandError> {
             "`turnwire doctor` checks a store",
         )
     };
-    let lines = lines.lines().filter(|line| !line.is_empty());
+    // Queued messages are not part of the conversation yet.
+    let lines =
+        lines.lines().filter(|line| !line.is_empty() && !line.starts_with("{\"turnwire\":"));
     let read = lines.map(|line| match Event::from_json(line) {
         Ok(event) => Ok(event.into_owned()),
         Err(error) => {

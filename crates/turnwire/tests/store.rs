@@ -315,6 +315,66 @@ fn doctor_finds_and_repairs_wrong_messages() {
     assert_eq!(block_on(async { message(open_store(&shell.path("a.db"))).await }), good);
 }
 
+/// Changes one byte in the middle of a text.
+fn damage(path: &Path, text: &str) {
+    let mut bytes = std::fs::read(path).unwrap();
+    let found: Vec<usize> = bytes
+        .windows(text.len())
+        .enumerate()
+        .filter(|(_, window)| *window == text.as_bytes())
+        .map(|(at, _)| at)
+        .collect();
+    assert!(!found.is_empty(), "{text} is not in the file");
+    for at in found {
+        *bytes.get_mut(at + text.len() / 2).unwrap() ^= 1;
+    }
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn an_export_of_a_damaged_store_has_what_can_be_read_and_says_what_it_left_out() {
+    let shell = TestHome::new();
+    shell.with_sessions();
+    // In one file, without a write-ahead log.
+    shell.run_ok(&["backup", "b.db", "--store", "sqlite:a.db"]);
+    damage(&shell.path("b.db"), r#""text":"sunny in Rome""#);
+    let damaged = ["--store", "sqlite:b.db"];
+    let done = shell.run_failing(&[&["doctor"], &damaged[..]].concat(), "", 1, "findings");
+    assert!(done.out.contains("rome"), "{}", done.out);
+    let export = [&["sessions", "export", "-o", "saved"], &damaged[..]].concat();
+    let done = shell.run_failing(&export, "", 1, "left out: session rome: events ");
+    assert!(done.err.contains("backup"), "{}", done.err);
+    let saved = std::fs::read_to_string(shell.path("saved")).unwrap();
+    assert!(saved.contains("rain in Paris") && !saved.contains("sunny"), "{saved}");
+    assert_eq!(saved.matches(r#"{"turnwire":"left_out""#).count(), 1, "{saved}");
+    let done = shell.run_ok(&["sessions", "import", "saved", "--store", "sqlite:c.db"]);
+    assert!(done.err.contains("left out 1 damaged part"), "{}", done.err);
+    let all = shell.run_ok(&["sessions", "--json", "--store", "sqlite:c.db"]).out;
+    assert!(all.contains("\"id\":\"rome\"") && all.contains("\"id\":\"paris\""), "{all}");
+    let paris = shell.run_ok(&["sessions", "export", "paris", "--store", "sqlite:c.db"]).out;
+    assert!(paris.contains("rain in Paris"), "{paris}");
+}
+
+#[test]
+fn an_export_can_be_folded() {
+    let shell = TestHome::new();
+    shell.with_sessions();
+    let export = shell.run_ok(&["sessions", "export", "--store", "sqlite:a.db"]).out;
+    // Both sessions have a reply with the same id.
+    let done = shell.run(&["fold"], &export);
+    assert_eq!((done.status, &*done.err), (0, ""), "{}", done.out);
+    assert_eq!(done.out.lines().count(), 2, "{}", done.out);
+    assert!(
+        done.out.contains("sunny in Rome") && done.out.contains("rain in Paris"),
+        "{}",
+        done.out
+    );
+    // Lines are counted as in the file.
+    let wrong = export.replace(r#""type":"REPLY_END","seq":3}"#, r#""type":"REPLY_END","seq":3"#);
+    let done = shell.run_failing(&["fold"], &wrong, 1, "error: line 4: ");
+    assert!(done.err.contains("error: line 8: "), "{}", done.err);
+}
+
 #[test]
 fn every_command_has_help_with_examples_and_exit_statuses() {
     let shell = TestHome::new();

@@ -3,12 +3,14 @@
 //! One thread reads the file and splits it into chunks of lines. Each session is written by its own
 //! task, many at a time, so that they share syncs of the disk.
 
-use super::{SessionHeader, VERSION, sub_agent_of};
+use super::blob_import::{BlobFailure, BlobImport};
+use super::{LeftOutLine, QueuedLine, SessionHeader, VERSION, sub_agent_of};
 use crate::error::{Error, Result};
 use crate::loaded_session::{PushOutcome, Transaction};
 use crate::log::{Log, now_ms};
 use crate::session::Session;
-use crate::store::{NewSession, SessionKey, Store};
+use crate::store::{NewSession, QueuedMessage, SessionKey, Store};
+use bytes::Bytes;
 use parking_lot::Mutex;
 use serde::Deserialize;
 use std::borrow::Cow;
@@ -58,6 +60,10 @@ pub struct ImportReport {
     pub sessions: u64,
     /// Their events.
     pub events: u64,
+    /// Blobs that were stored.
+    pub blobs: u64,
+    /// Parts that the export left out, because they were damaged.
+    pub left_out: u64,
     /// Existing sessions that were kept.
     pub skipped: u64,
     /// Sessions that were not created, and lines outside of sessions; the first 1,000.
@@ -99,6 +105,7 @@ pub async fn import(
         runtime: Handle::current(),
         session: None,
         in_session: false,
+        blob: None,
         line: 0,
     };
     let read = tokio::task::spawn_blocking(move || reader.run(input, &progress)).await;
@@ -156,6 +163,8 @@ struct FileReader {
     session: Option<(mpsc::Sender<LineChunk>, LineChunk)>,
     /// Whether lines belong to a session, even if it is not created.
     in_session: bool,
+    /// The blob whose bytes come next.
+    blob: Option<BlobImport>,
     line: u64,
 }
 
@@ -178,7 +187,15 @@ impl FileReader {
             if text.is_empty() {
                 continue;
             }
-            if has_first_key(text, b"\"turnwire\"") {
+            let kind = line_kind(text);
+            if kind == LineKind::Bytes {
+                self.add_blob_bytes(text);
+                continue;
+            }
+            self.end_blob();
+            if kind == LineKind::Blob {
+                self.start_blob(text);
+            } else if kind == LineKind::Session {
                 self.flush();
                 self.start_session(text);
             } else if let Some((_, chunk)) = &mut self.session {
@@ -204,8 +221,51 @@ impl FileReader {
             }
         }
         self.flush();
+        self.end_blob();
         progress(read);
         Ok(())
+    }
+
+    fn start_blob(&mut self, text: &[u8]) {
+        match BlobImport::new(text, self.shared.options.tenant.as_ref()) {
+            Ok(blob) => self.blob = Some(blob),
+            Err(why) => self.shared.add_problem(self.line, None, why),
+        }
+    }
+
+    fn add_blob_bytes(&mut self, text: &[u8]) {
+        // The problem was at the first line of the blob, or at an earlier piece.
+        let Some(mut blob) = self.blob.take() else { return };
+        let store = &**self.shared.log.store();
+        match self.runtime.block_on(blob.add_bytes(store, text)) {
+            Ok(()) => self.blob = Some(blob),
+            Err(failure) => {
+                blob.abandon(store);
+                self.report_blob(failure);
+            }
+        }
+    }
+
+    /// Stores the blob whose bytes were read.
+    fn end_blob(&mut self) {
+        let Some(blob) = self.blob.take() else { return };
+        let store = &**self.shared.log.store();
+        if !blob.is_whole() {
+            blob.abandon(store);
+            let why = "the bytes of a blob are missing; it was not stored".to_owned();
+            return self.shared.add_problem(self.line, None, why);
+        }
+        match self.runtime.block_on(blob.finish(store)) {
+            Ok(()) => self.shared.report.lock().blobs += 1,
+            Err(failure) => self.report_blob(failure),
+        }
+    }
+
+    fn report_blob(&self, failure: BlobFailure) {
+        match failure {
+            BlobFailure::Line(why) => self.shared.add_problem(self.line, None, why),
+            BlobFailure::Store(error) => self.shared.stop_import(error),
+        }
     }
 
     /// Sends the current chunk.
@@ -237,12 +297,42 @@ impl FileReader {
             header,
             next: None,
             events: 0,
+            queue: Vec::new(),
+            ends_before: None,
         };
         self.runtime.spawn(async move {
             making.run(chunks).await;
             drop(permit);
         });
         self.session = Some((sender, LineChunk { line: 0, bytes: Vec::new() }));
+    }
+}
+
+/// What a line is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LineKind {
+    /// The first line of a session, or of something that a later version wrote.
+    Session,
+    Blob,
+    Bytes,
+    /// A line of a session.
+    Other,
+}
+
+fn line_kind(text: &[u8]) -> LineKind {
+    #[derive(Deserialize)]
+    struct Kind<'a> {
+        #[serde(borrow)]
+        turnwire: Cow<'a, str>,
+    }
+    if !has_first_key(text, b"\"turnwire\"") {
+        return LineKind::Other;
+    }
+    match serde_json::from_slice::<Kind<'_>>(text).as_ref().map(|kind| &*kind.turnwire) {
+        Ok("queued" | "left_out") => LineKind::Other,
+        Ok("blob") => LineKind::Blob,
+        Ok("bytes") => LineKind::Bytes,
+        Ok(_) | Err(_) => LineKind::Session,
     }
 }
 
@@ -292,6 +382,9 @@ struct SessionImport {
     /// The seq of the next event in the file.
     next: Option<Seq>,
     events: u64,
+    queue: Vec<QueuedMessage>,
+    /// The export has no events from here on.
+    ends_before: Option<Seq>,
 }
 
 /// The line number, the event, and its text if it is stored as it is.
@@ -403,11 +496,12 @@ impl SessionImport {
             ));
         }
         self.supersede_messages(session, &mut superseded).await?;
+        self.restore_queue(session).await?;
         let (Some(first), Some(last)) = (self.header.first, self.header.last) else {
             return Ok(());
         };
         let next = self.next.unwrap_or(first);
-        if last.includes(next) {
+        if last.includes(next) && self.ends_before != Some(next) {
             let why =
                 format!("event {next} of this session is missing; it should have {last} events");
             return Err(ImportFailure::Line(self.line, why));
@@ -432,6 +526,10 @@ impl SessionImport {
                 continue;
             }
             let bad = |why: String| ImportFailure::Line(line, why);
+            if has_first_key(text.as_bytes(), b"\"turnwire\"") {
+                self.read_note(text).map_err(|error| bad(error.to_string()))?;
+                continue;
+            }
             if has_first_key(text.as_bytes(), b"\"message\"") && self.next.is_none() {
                 let trimmed: TrimmedMessage = serde_json::from_str(text)
                     .map_err(|error| bad(format!("invalid message: {error}")))?;
@@ -453,6 +551,37 @@ impl SessionImport {
             }
         }
         self.append_events(session, events).await
+    }
+
+    /// Reads a queued message, or what the export left out.
+    fn read_note(&mut self, text: &str) -> serde_json::Result<()> {
+        if let Ok(LeftOutLine { first, .. }) = serde_json::from_str(text) {
+            self.ends_before = self.ends_before.or(first);
+            self.shared.report.lock().left_out += 1;
+            return Ok(());
+        }
+        let QueuedLine { id, reply_id, message, .. } = serde_json::from_str(text)?;
+        let json = Bytes::copy_from_slice(message.get().as_bytes());
+        let (id, reply_id) = (id.into_owned(), reply_id.into_owned());
+        self.queue.push(QueuedMessage { id, reply_id, json });
+        Ok(())
+    }
+
+    async fn restore_queue(&mut self, session: &Arc<Session>) -> Result<(), ImportFailure> {
+        let queue = std::mem::take(&mut self.queue);
+        if queue.is_empty() {
+            return Ok(());
+        }
+        let ids: Vec<String> = queue.iter().map(|queued| queued.id.clone()).collect();
+        let touched: Vec<&str> = ids.iter().map(String::as_str).collect();
+        let change = |tx: &mut Transaction<'_>| {
+            for queued in queue {
+                tx.enqueue(queued);
+            }
+            Ok::<_, ImportFailure>(())
+        };
+        session.transact(&touched, change).await?;
+        Ok(())
     }
 
     /// Checks that the seq of an event follows the one before, if it has one.

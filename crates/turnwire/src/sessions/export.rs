@@ -9,18 +9,18 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use turnwire_log::private_file;
 use turnwire_log::store::{SessionKey, SessionNumber, SessionRecord, Store};
-use turnwire_log::transfer::{self, ExportError};
-use turnwire_log::{Error, private_file};
+use turnwire_log::transfer::{self, ExportError, ExportedBlobs};
 
 /// How many sessions are read at a time.
 const PAGE_SIZE: usize = 500;
 
 /// Write sessions as JSON lines
 ///
-/// Per session one line that describes it, then its stored events; messages whose events were
-/// removed are written whole. Without ids: all sessions. Blobs and queued messages are not
-/// included; `turnwire backup` has them.
+/// Per session one line that describes it, then its stored events, queued messages, and the blobs that it
+/// refers to; messages whose events were removed are written whole. Without ids: all sessions. What is
+/// damaged is left out and named.
 #[derive(Args)]
 #[command(after_help = AFTER)]
 pub(crate) struct Export {
@@ -44,14 +44,14 @@ It works while a server runs. A file appears only when it is complete.
 
 Exit status:
   0    everything was written
-  1    there is no such session; nothing was written
+  1    something damaged was left out; or there is no such session, and nothing was written
   2    wrong usage, or the store cannot be read, or the output cannot be written
   141  the reader of the output closed the pipe
 
 Examples:
   turnwire sessions export -o all.ndjson
   turnwire sessions export chat-1 chat-2 | gzip > two.ndjson.gz
-  turnwire sessions export chat-1 | tail -n +2 | turnwire fold";
+  turnwire sessions export chat-1 | turnwire fold";
 
 /// The output.
 enum ExportTarget {
@@ -107,6 +107,8 @@ impl ExportTarget {
 struct ExportCounts {
     sessions: u64,
     events: u64,
+    blobs: ExportedBlobs,
+    left_out: u64,
 }
 
 impl Export {
@@ -149,10 +151,14 @@ impl Export {
             }
         };
         out.finish().map_err(cannot_write)?;
+        let ExportCounts { sessions, events, left_out, .. } = written;
         if self.output != Path::new("-") {
-            let ExportCounts { sessions, events } = written;
             let to = self.output.display();
             print_stderr(format_args!("{sessions} sessions with {events} events written to {to}"));
+        }
+        if left_out > 0 {
+            print_stderr(format_args!("hint: the last backup may have what was left out"));
+            return Ok(ExitCode::FAILURE);
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -206,15 +212,12 @@ async fn export_session(
     out: &mut (dyn Write + Send),
     written: &mut ExportCounts,
 ) -> Result<(), ExportError> {
-    match transfer::export(store, record, out).await {
-        Ok(events) => {
-            written.sessions += 1;
-            written.events += events;
-            Ok(())
-        }
-        Err(ExportError::Log(Error::Damaged(why))) => {
-            Err(Error::Damaged(format!("session {}: {why}", record.key.id)).into())
-        }
-        Err(error) => Err(error),
+    let report = transfer::export(store, record, &mut written.blobs, out).await?;
+    written.sessions += 1;
+    written.events += report.events;
+    written.left_out += report.left_out.len() as u64;
+    for what in &report.left_out {
+        print_stderr(format_args!("left out: session {}: {}", record.key.id, one_line(what)));
     }
+    Ok(())
 }

@@ -121,7 +121,12 @@ fn report_import(file: &Path, imported: &ImportReport) -> ExitCode {
     if imported.problems.iter().any(|problem| problem.why.contains("already")) {
         print_stderr("hint: --skip-existing skips such sessions, --replace replaces them");
     }
-    let ImportReport { sessions, events, skipped, .. } = imported;
+    let ImportReport { sessions, events, skipped, left_out, .. } = imported;
+    if *left_out > 0 {
+        print_stderr(format_args!(
+            "note: the export says that it left out {left_out} damaged parts; these sessions are incomplete"
+        ));
+    }
     let skipped = if *skipped > 0 { format!("; {skipped} skipped") } else { String::new() };
     print_stderr(format_args!("{sessions} sessions with {events} events imported{skipped}"));
     match &imported.stopped {
