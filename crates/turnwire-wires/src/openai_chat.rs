@@ -39,6 +39,9 @@ use crate::loss::{PROVIDER_MESSAGES, PROVIDER_STREAMS, loss_list};
 use crate::provider::ProviderStream;
 use crate::registry::{MessageCodec, ResumeMode, Wire};
 use crate::structured_output;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use turnwire_core::Json;
 
 pub use client_request::read as read_request;
 pub use collect::ChatCompletion;
@@ -82,4 +85,14 @@ pub(crate) static WIRE: Wire = Wire {
 /// The input of a call as clients expect it: an empty input is `{}`.
 fn input_or_empty_object(input: &str) -> &str {
     if input.trim_ascii().is_empty() { "{}" } else { input }
+}
+
+/// The log probabilities of the text in a choice. Those of a refusal are left out.
+fn parse_logprobs(raw: &RawValue) -> Vec<Json> {
+    #[derive(Deserialize)]
+    struct Logprobs {
+        content: Option<Vec<Json>>,
+    }
+    let logprobs = serde_json::from_str(raw.get());
+    logprobs.ok().and_then(|Logprobs { content }| content).unwrap_or_default()
 }

@@ -26,6 +26,9 @@ const FROM_WIRE_FIELD: &str = "from_wire";
 /// The field of a text block with the type of the part that it was, if that is not text: `refusal`.
 pub(crate) const PART_TYPE: &str = "part_type";
 
+/// The field of a text block with the log probabilities of its tokens. A delta has those of its own tokens in its metadata.
+pub(crate) const LOGPROBS: &str = "logprobs";
+
 /// Whether a text is a refusal, by its other fields.
 pub(crate) fn is_refusal(rest: &Fields) -> bool {
     rest.raw(PART_TYPE).is_some_and(|word| *word == Json::from("refusal"))

@@ -12,8 +12,8 @@ use turnwire_core::event::{
     UserConfirmResult,
 };
 use turnwire_core::{
-    ErrorType, Event, EventKind, Fields, FinishedReason, Json, Msg, ReplyError, Seq, TextBlock,
-    ToolCall, ToolResult, ToolResultState, coalesce,
+    ErrorType, Event, EventKind, Fields, FinishedReason, Folder, Json, Msg, ReplyError, Seq,
+    TextBlock, ToolCall, ToolResult, ToolResultState, coalesce,
 };
 use turnwire_testkit::{check_property, values};
 use turnwire_wires::openai_chat::StreamOptions;
@@ -366,6 +366,39 @@ fn citations_and_log_probabilities_come_with_the_end_of_a_text() {
     }
     let whole: Value = encoder.take_response().unwrap().unwrap().parse_as().unwrap();
     assert_eq!(whole["choices"][0]["logprobs"], logprobs);
+}
+
+#[test]
+fn log_probabilities_come_beside_their_tokens_as_the_provider_sent_them() {
+    let wire = Wire::named("openai-chat").unwrap();
+    let token =
+        |text: &str| json!({"token": text, "logprob": -0.5, "bytes": null, "top_logprobs": []});
+    let sent = ["Hel", "<", "lo"].map(|text| {
+        let logprobs = json!({"content": [token(text)], "refusal": null});
+        json!({"id": "c", "choices": [{"index": 0, "delta": {"content": text}, "logprobs": logprobs}]})
+    });
+    let lines = sent.map(|chunk| chunk.to_string()).join("\n");
+    let decoder = wire.decoder(&DecoderOptions::default()).unwrap();
+    let events = decoder.decode_all(lines.as_bytes()).unwrap();
+    let frames = encode(&EncoderOptions::default(), &events);
+    let written: Vec<(Value, Value)> = frames
+        .iter()
+        .map(|frame| &frame["choices"][0])
+        .filter(|choice| choice["logprobs"].is_object())
+        .map(|choice| (choice["delta"]["content"].clone(), choice["logprobs"]["content"].clone()))
+        .collect();
+    // The `<` may begin a tag: it comes with the text behind it.
+    let expected =
+        [(json!("Hel"), json!([token("Hel")])), (json!("<lo"), json!([token("<"), token("lo")]))];
+    assert_eq!(written, expected);
+    // The message has all of them.
+    let mut folder = Folder::default();
+    for event in &events {
+        folder.push(event).unwrap();
+    }
+    let msg = folder.into_messages().next().unwrap();
+    let all = json!({"logprobs": [token("Hel"), token("<"), token("lo")]});
+    assert_eq!(msg.first::<TextBlock>().unwrap().rest.parse_as::<Value>().unwrap(), all);
 }
 
 #[test]

@@ -128,6 +128,36 @@ fn the_log_probabilities_of_a_text_come_with_its_end() {
 }
 
 #[test]
+fn log_probabilities_come_beside_their_tokens_as_the_provider_sent_them() {
+    let token =
+        |text: &str| json!({"token": text, "logprob": -0.5, "bytes": null, "top_logprobs": []});
+    let mut events = [start().to_vec(), text("b", &["Hel", "lo"]), vec![end()]].concat();
+    for event in &mut events {
+        if let EventKind::TextBlockDelta(delta) = &event.kind {
+            let tokens = Json::from(json!([token(&delta.delta)]));
+            event.metadata.insert("logprobs", tokens);
+        }
+    }
+    let sent = frames(&events);
+    let of_deltas = |frames: &[Value]| -> Vec<Value> {
+        let deltas = frames.iter().filter(|frame| frame["type"] == "response.output_text.delta");
+        deltas.map(|frame| json!([frame["delta"], frame["logprobs"]])).collect()
+    };
+    let expected = [json!(["Hel", [token("Hel")]]), json!(["lo", [token("lo")]])];
+    assert_eq!(of_deltas(&sent), expected);
+    // They come back from a decoder.
+    let lines: Vec<String> = sent.iter().map(Value::to_string).collect();
+    let decoder = wire().decoder(&DecoderOptions::default()).unwrap();
+    let again = decoder.decode_all(lines.join("\n").as_bytes()).unwrap();
+    let metadata = |event: &Event<'_>| match &event.kind {
+        EventKind::TextBlockDelta(_) => event.metadata.get::<Value>("logprobs").unwrap(),
+        _ => None,
+    };
+    let found: Vec<Value> = again.iter().filter_map(metadata).collect();
+    assert_eq!(found, [json!([token("Hel")]), json!([token("lo")])]);
+}
+
+#[test]
 fn blocks_after_a_call_wait_until_it_is_known_who_executes_it() {
     let mut encoder = wire().encoder(&EncoderOptions::default()).unwrap();
     let mut frames = Frames::default();

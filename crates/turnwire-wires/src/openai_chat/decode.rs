@@ -2,15 +2,16 @@
 
 use super::chunk::{CallPiece, Choice, Chunk, Content, Delta, Groq, Part, parse_usage};
 use super::error;
+use super::parse_logprobs;
 use super::stream_blocks::{StreamBlocks, ThinkingOrigin};
 use crate::lenient::{Int, Object, parse_object};
 use crate::provider::{
-    ModelCall, ModelCallInfo, ProviderDecoder, Segment, ThinkTagParser, model_call_in, parse_frame,
-    reply_error, set_count,
+    LOGPROBS, ModelCall, ModelCallInfo, ProviderDecoder, Segment, ThinkTagParser, model_call_in,
+    parse_frame, reply_error, set_count,
 };
 use crate::stream::{DecoderOptions, EventSink};
 use serde_json::value::RawValue;
-use turnwire_core::{ErrorType, Fields, FinishedReason, Json, Result};
+use turnwire_core::{ErrorType, Event, EventKind, Fields, FinishedReason, Json, Result};
 
 pub(super) struct ChatDecoder {
     blocks: StreamBlocks,
@@ -19,6 +20,8 @@ pub(super) struct ChatDecoder {
     is_refusal: bool,
     /// There was a delta: a whole message beside or after it only repeats it.
     has_delta: bool,
+    /// Log probabilities of tokens whose text has not been emitted.
+    logprobs_without_text: Vec<Json>,
 }
 
 impl ChatDecoder {
@@ -28,6 +31,7 @@ impl ChatDecoder {
             think: ThinkTagParser::default(),
             is_refusal: false,
             has_delta: false,
+            logprobs_without_text: Vec::new(),
         }
     }
 }
@@ -112,6 +116,25 @@ impl ChatDecoder {
     }
 
     fn read_choice(&mut self, choice: &Choice<'_>, out: &mut EventSink<'_>) {
+        let logprobs = choice.logprobs.map(parse_logprobs).unwrap_or_default();
+        if logprobs.is_empty() {
+            return self.read_content(choice, out);
+        }
+        // Beside the text of their tokens, too. Text that may be a tag comes later, and they come with it.
+        let mut beside = std::mem::take(&mut self.logprobs_without_text);
+        beside.extend_from_slice(&logprobs);
+        self.read_content(choice, &mut |mut event: Event<'_>| {
+            if matches!(event.kind, EventKind::TextBlockDelta(_)) && !beside.is_empty() {
+                let logprobs = Json::from_value(&std::mem::take(&mut beside));
+                event.metadata.insert_some(LOGPROBS, logprobs.ok());
+            }
+            out(event);
+        });
+        self.logprobs_without_text = beside;
+        self.blocks.add_logprobs(logprobs);
+    }
+
+    fn read_content(&mut self, choice: &Choice<'_>, out: &mut EventSink<'_>) {
         if let Some(delta) = &choice.delta.0 {
             self.has_delta = true;
             self.read_delta(delta, out);
@@ -122,9 +145,6 @@ impl ChatDecoder {
             self.read_delta(&message, out);
         } else if choice.message.is_none() {
             self.push_text(&choice.text.0, out);
-        }
-        if let Some(raw) = choice.logprobs {
-            self.blocks.add_logprobs(raw);
         }
         self.update_usage(choice.usage);
         if !choice.finish_reason.is_empty() || !choice.native_finish_reason.is_empty() {

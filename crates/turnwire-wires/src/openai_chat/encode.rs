@@ -9,11 +9,11 @@ use super::collect::{self, ChatCompletion, Logprobs, TextField, Usage};
 use super::error::ErrorFrame;
 use crate::collect::WholeResponse;
 use crate::json::escape;
-use crate::provider::{reply_error, unix_seconds};
+use crate::provider::{LOGPROBS, reply_error, unix_seconds};
 use crate::stream::{Encode, EncoderOptions, Frames, StreamFailure, UnsettledCalls};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
-use turnwire_core::event::{ModelCallEnd, ReplyEnd, TokenCounts};
+use turnwire_core::event::{ModelCallEnd, ReplyEnd, TextBlockDelta, TokenCounts};
 use turnwire_core::{
     ContentBlock, ErrorType, Event, EventKind, Fields, FinishedReason, Json, ToolCall, event_kinds,
 };
@@ -38,8 +38,8 @@ pub(super) struct OpenCompletion {
     model: String,
     /// The JSON of every chunk up to its delta.
     head: String,
-    /// The open text and thinking blocks, and whether they have had a delta.
-    open_blocks: HashMap<String, bool>,
+    /// The open text and thinking blocks.
+    open_blocks: HashMap<String, OpenBlock>,
     /// The tool calls without a result so far, by id, with their order.
     client_calls: HashMap<String, (usize, ToolCall)>,
     call_count: usize,
@@ -54,6 +54,16 @@ pub(super) struct OpenCompletion {
     has_text: bool,
     annotations: Vec<Json>,
     logprobs: Vec<Json>,
+    /// Those of them that were not written beside their text.
+    late_logprobs: Vec<Json>,
+}
+
+/// An open text or thinking block.
+#[derive(Debug, Clone, Copy, Default)]
+struct OpenBlock {
+    has_grown: bool,
+    /// How many log probabilities were written beside its text.
+    logprobs: usize,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -215,7 +225,12 @@ impl ChatEncoder {
         match &event.kind {
             EventKind::TextBlockDelta(delta) => {
                 if completion.mark_grown(&delta.block_id, &delta.delta) {
-                    self.write_text_of(&delta.block_id, &delta.delta, out);
+                    match completion.logprobs_of(event, delta) {
+                        Some(logprobs) => {
+                            self.write_text_with_logprobs(&delta.delta, &logprobs, out);
+                        }
+                        None => self.write_text_of(&delta.block_id, &delta.delta, out),
+                    }
                 }
             }
             EventKind::ThinkingBlockDelta(delta) => {
@@ -242,10 +257,10 @@ impl ChatEncoder {
             }
             EventKind::ThinkingBlockStart(start) => completion.begin_block(&start.block_id),
             EventKind::TextBlockEnd(end) => {
-                let grown = completion.open_blocks.remove(&*end.block_id);
-                completion.keep_extras(&end.extra);
+                let open = completion.open_blocks.remove(&*end.block_id);
+                completion.keep_extras(&end.extra, open.map_or(0, |open| open.logprobs));
                 // Deltas that were written cannot be replaced.
-                if let (Some(false), Some(text)) = (grown, &end.text) {
+                if let (Some(OpenBlock { has_grown: false, .. }), Some(text)) = (open, &end.text) {
                     self.write_text_of(&end.block_id, text, out);
                 }
             }
@@ -299,7 +314,7 @@ impl ChatEncoder {
     fn write_block(&mut self, block: &ContentBlock, out: &mut Frames) {
         match block {
             ContentBlock::Text(block) => {
-                self.completion.keep_extras(&block.rest);
+                self.completion.keep_extras(&block.rest, 0);
                 self.write_text(&block.text, out);
             }
             ContentBlock::Thinking(block) => self.write_thinking(&block.thinking, out),
@@ -332,6 +347,17 @@ impl ChatEncoder {
         }
     }
 
+    /// Writes text with the log probabilities of its tokens.
+    fn write_text_with_logprobs(&mut self, text: &str, logprobs: &Logprobs, out: &mut Frames) {
+        self.completion.has_text = true;
+        self.write_first_chunk(out);
+        if let Some(whole) = &mut self.whole {
+            whole.push_text(TextField::Content, text);
+        }
+        let delta = Delta { content: Some(text), ..Delta::default() };
+        self.write_choice(delta, Some(logprobs), None, None, out);
+    }
+
     fn write_thinking(&mut self, text: &str, out: &mut Frames) {
         if !text.is_empty() {
             self.write_text_delta(TextField::Reasoning, text, out);
@@ -357,7 +383,7 @@ impl ChatEncoder {
 
     fn write_delta(&mut self, delta: Delta<'_>, out: &mut Frames) {
         self.write_first_chunk(out);
-        self.write_choice(delta, None, None, out);
+        self.write_choice(delta, None, None, None, out);
     }
 
     /// Writes the first chunk, which has the role.
@@ -369,14 +395,14 @@ impl ChatEncoder {
                 ChatCompletion::new(self.response_id(), self.completion.created, self.model_name())
             });
             let delta = Delta { role: Some("assistant"), content: Some(""), ..Delta::default() };
-            self.write_choice(delta, None, None, out);
+            self.write_choice(delta, None, None, None, out);
         }
     }
 
     /// The JSON of a chunk up to its delta.
     fn build_head(&self) -> String {
         let mut first = Frames::default();
-        self.write_choice(Delta::default(), None, None, &mut first);
+        self.write_choice(Delta::default(), None, None, None, &mut first);
         let text = first.iter().next().map_or("", |(_, text)| text);
         // The empty delta is the last object that starts.
         let end = text.rfind("{}").unwrap_or(text.len());
@@ -386,11 +412,11 @@ impl ChatEncoder {
     fn write_choice(
         &self,
         delta: Delta<'_>,
+        logprobs: Option<&Logprobs>,
         finish_reason: Option<&'static str>,
         native_finish_reason: Option<&str>,
         out: &mut Frames,
     ) {
-        let logprobs = None;
         let choice = Choice { index: 0, delta, logprobs, finish_reason, native_finish_reason };
         self.write_chunk(&[choice], None, out);
     }
@@ -433,14 +459,9 @@ impl ChatEncoder {
             if let Some(whole) = &mut self.whole {
                 whole.finish(word, native, &annotations, logprobs.as_ref());
             }
-            let last = Choice {
-                index: 0,
-                delta: Delta { annotations: &annotations, ..Delta::default() },
-                logprobs: logprobs.as_ref(),
-                finish_reason: Some(word),
-                native_finish_reason: native,
-            };
-            self.write_chunk(&[last], None, out);
+            let late = Logprobs::new(std::mem::take(&mut self.completion.late_logprobs));
+            let delta = Delta { annotations: &annotations, ..Delta::default() };
+            self.write_choice(delta, late.as_ref(), Some(word), native, out);
         }
         if self.include_usage {
             let usage = Usage::from(self.completion.usage);
@@ -482,12 +503,25 @@ impl ChatEncoder {
 
 impl OpenCompletion {
     fn begin_block(&mut self, id: &str) {
-        self.open_blocks.insert(id.to_owned(), false);
+        self.open_blocks.insert(id.to_owned(), OpenBlock::default());
     }
 
     /// Marks a block as having had a delta. Returns whether it is open.
     fn mark_grown(&mut self, id: &str, delta: &str) -> bool {
-        self.open_blocks.get_mut(id).map(|grown| *grown |= !delta.is_empty()).is_some()
+        let open = self.open_blocks.get_mut(id);
+        open.map(|open| open.has_grown |= !delta.is_empty()).is_some()
+    }
+
+    /// The log probabilities of the tokens in a delta of text.
+    fn logprobs_of(&mut self, event: &Event<'_>, delta: &TextBlockDelta<'_>) -> Option<Logprobs> {
+        let raw = event.metadata.raw(LOGPROBS)?;
+        let open = self.open_blocks.get_mut(&*delta.block_id)?;
+        if delta.delta.is_empty() || self.transcripts.contains(&*delta.block_id) {
+            return None;
+        }
+        let logprobs: Vec<Json> = raw.parse_as().ok()?;
+        open.logprobs += logprobs.len();
+        Logprobs::new(logprobs)
     }
 
     fn hold_call(&mut self, call: ToolCall) {
@@ -511,12 +545,13 @@ impl OpenCompletion {
         }
     }
 
-    /// Keeps what belongs to a text and is written at the end.
-    fn keep_extras(&mut self, extra: &Fields) {
-        let Self { annotations, logprobs, .. } = self;
-        for (key, kept) in [("annotations", annotations), ("logprobs", logprobs)] {
-            kept.extend(extra.get::<Vec<Json>>(key).ok().flatten().unwrap_or_default());
-        }
+    /// Keeps what belongs to a text and is written at the end. So many log probabilities were written already.
+    fn keep_extras(&mut self, extra: &Fields, logprobs: usize) {
+        let list = |key| extra.get::<Vec<Json>>(key).ok().flatten().unwrap_or_default();
+        self.annotations.extend(list("annotations"));
+        let all = list(LOGPROBS);
+        self.late_logprobs.extend(all.iter().skip(logprobs).cloned());
+        self.logprobs.extend(all);
     }
 }
 

@@ -4,9 +4,8 @@
 use super::audio::{AUDIO_ID, EXPIRES_AT, MEDIA_TYPE};
 use super::chunk::{Audio, CallPiece, Detail};
 use crate::lenient::{Object, Text};
-use crate::provider::{BlockKind, ModelCall};
+use crate::provider::{BlockKind, LOGPROBS, ModelCall};
 use crate::stream::EventSink;
-use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -201,8 +200,7 @@ impl StreamBlocks {
         if self.call.is_open(AUDIO_KEY) {
             fields.insert_unless_empty(AUDIO_ID, &self.audio_id);
         }
-        for (key, list) in
-            [("annotations", &mut self.annotations), ("logprobs", &mut self.logprobs)]
+        for (key, list) in [("annotations", &mut self.annotations), (LOGPROBS, &mut self.logprobs)]
         {
             let list = std::mem::take(list);
             if !list.is_empty()
@@ -232,15 +230,9 @@ impl StreamBlocks {
         }
     }
 
-    /// Adds the log probabilities of a choice. Those of a refusal are left out.
-    pub(super) fn add_logprobs(&mut self, raw: &RawValue) {
-        #[derive(Deserialize)]
-        struct Logprobs {
-            content: Option<Vec<Json>>,
-        }
-        if let Ok(Logprobs { content: Some(list) }) = serde_json::from_str(raw.get()) {
-            self.logprobs.extend(list);
-        }
+    /// Adds log probabilities of tokens of the text.
+    pub(super) fn add_logprobs(&mut self, logprobs: Vec<Json>) {
+        self.logprobs.extend(logprobs);
     }
 
     pub(super) fn set_citations(

@@ -10,14 +10,14 @@ mod parts;
 use super::{NAME, error};
 use crate::lenient::{self, IntOrText, Raw};
 use crate::provider::{
-    ModelCall, ModelCallInfo, ProviderDecoder, model_call_in, parse_frame, set_count,
+    LOGPROBS, ModelCall, ModelCallInfo, ProviderDecoder, model_call_in, parse_frame, set_count,
 };
 use crate::stream::{DecoderOptions, EventSink};
 use frame::{Frame, IncompleteDetails, InputTokensDetails, Response, Usage};
 use items::ItemState;
 use parts::{PartKind, PartState, part_key};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use turnwire_core::{Error, ErrorKind, FinishedReason, Json, Result};
+use turnwire_core::{Error, ErrorKind, Event, EventKind, FinishedReason, Json, Result};
 
 pub(super) struct ResponsesDecoder {
     call: ModelCall,
@@ -161,7 +161,21 @@ impl ProviderDecoder for ResponsesDecoder {
         let index = self.frame_index(&frame);
         match &*frame.r#type {
             "response.output_text.delta" => {
-                self.push_delta(index, PartKind::Text, frame.content_index, &frame.delta, out);
+                let at = frame.content_index;
+                let logprobs = frame.logprobs.filter(|raw| raw.get() != "[]");
+                match logprobs.and_then(|raw| serde_json::from_str::<Vec<Json>>(raw.get()).ok()) {
+                    None => self.push_delta(index, PartKind::Text, at, &frame.delta, out),
+                    Some(list) => {
+                        let mut list = Json::from_value(&list).ok();
+                        let add = &mut |mut event: Event<'_>| {
+                            if matches!(event.kind, EventKind::TextBlockDelta(_)) {
+                                event.metadata.insert_some(LOGPROBS, list.take());
+                            }
+                            out(event);
+                        };
+                        self.push_delta(index, PartKind::Text, at, &frame.delta, add);
+                    }
+                }
             }
             "response.refusal.delta" => {
                 self.is_refusal = true;

@@ -11,6 +11,7 @@ pub(super) struct Frame<'a> {
     pub content_index: IntOrText,
     pub summary_index: IntOrText,
     pub delta: TextOrNumber<'a>,
+    pub logprobs: Raw<'a>,
     pub text: TextOrNumber<'a>,
     pub refusal: TextOrNumber<'a>,
     pub arguments: TextOrNumber<'a>,

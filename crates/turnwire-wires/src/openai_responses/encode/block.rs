@@ -305,7 +305,7 @@ impl OutputBlock {
         }
         if has_deltas && !self.text.is_empty() {
             self.open_part(number, index, out);
-            self.write_delta(*number, &self.text, out);
+            self.write_delta(*number, &self.text, None, out);
             *number += 1;
         }
     }
@@ -338,8 +338,15 @@ impl OutputBlock {
 
     /// Writes a delta. Most frames are deltas, so they are written without serde.
     #[inline]
-    pub(super) fn write_delta(&self, number: u64, delta: &str, out: &mut Frames) {
+    pub(super) fn write_delta(
+        &self,
+        number: u64,
+        delta: &str,
+        logprobs: Option<&Json>,
+        out: &mut Frames,
+    ) {
         let (name, tail) = match &self.kind {
+            OutputKind::Text if logprobs.is_some() => ("response.output_text.delta", "}"),
             OutputKind::Text => ("response.output_text.delta", r#","logprobs":[]}"#),
             OutputKind::Thinking => ("response.reasoning_summary_text.delta", "}"),
             OutputKind::ToolCall { .. } if self.call_type() == CUSTOM_CALL => {
@@ -355,6 +362,10 @@ impl OutputBlock {
             let _ = write!(out, "{number}");
             out.push_str(&self.delta_prefix);
             frame::write_json_string(delta, out);
+            if let (OutputKind::Text, Some(logprobs)) = (&self.kind, logprobs) {
+                out.push_str(r#","logprobs":"#);
+                out.push_str(logprobs.text());
+            }
             out.push_str(tail);
         });
     }

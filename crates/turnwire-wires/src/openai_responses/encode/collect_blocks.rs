@@ -3,7 +3,7 @@
 use super::super::NAME;
 use super::block::{BlockState, OutputBlock, OutputKind};
 use super::{IdSpace, OpenResponse};
-use crate::provider;
+use crate::provider::{self, LOGPROBS};
 use crate::stream::Frames;
 use turnwire_core::block::DataKind;
 use turnwire_core::event::Chunk;
@@ -52,15 +52,17 @@ impl OpenResponse {
             (Some(seq), Some(from)) => seq.get().saturating_sub(from.get()),
             _ => 0,
         };
-        self.append_text(position, delta, merged, out);
+        let logprobs = event.metadata.raw(LOGPROBS).filter(|list| list.text().starts_with('['));
+        self.append_text(position, delta, (merged, logprobs), out);
     }
 
+    /// Appends to a block: so many deltas that were merged into one, and the log probabilities of its tokens.
     #[inline]
     pub(super) fn append_text(
         &mut self,
         position: usize,
         delta: &str,
-        merged: u64,
+        (merged, logprobs): (u64, Option<&Json>),
         out: &mut Frames,
     ) {
         let Some(block) = self.blocks.get_mut(position) else { return };
@@ -71,7 +73,7 @@ impl OpenResponse {
         if let BlockState::Live(index) = block.state {
             block.open_part(&mut self.number, index, out);
             self.number += merged;
-            block.write_delta(self.number, delta, out);
+            block.write_delta(self.number, delta, logprobs, out);
             self.number += 1;
         } else if self.wants_json {
             self.release_blocks(false, out);
@@ -190,7 +192,7 @@ impl OpenResponse {
         let before = self.blocks.len();
         self.begin_block(kind, id, out);
         if before < self.blocks.len() {
-            self.append_text(before, text, 0, out);
+            self.append_text(before, text, (0, None), out);
             self.last_block = before;
             self.end_block(id_space, id, None, extra, out);
         }
