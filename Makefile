@@ -116,7 +116,7 @@ test-anthropic: $(PEERS)/anthropic/ready peers-build ## against the real anthrop
 	$(call pytest,anthropic) tests/peers/anthropic
 
 test-stateless: $(PEERS)/stateless/ready tests/peers/node/stateless/node_modules/ready peers-build ## clients that keep their own history, with Turnwire in front of a provider and without
-	TURNWIRE="$(CURDIR)/target/debug/turnwire" $(call pytest,stateless) tests/peers/stateless
+	TURNWIRE="$(CURDIR)/target/debug/turnwire" $(call pytest,stateless) --numprocesses=auto --dist=loadgroup tests/peers/stateless
 
 # Not part of `make test`: the programs are large, and each starts many times.
 test-clients: test-copilotkit $(PEERS)/stateless/ready tests/peers/node/programs/node_modules/ready peers-build ## CopilotKit, and coding assistants that do a task, with Turnwire in front of a provider and without, and while it is killed

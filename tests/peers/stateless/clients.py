@@ -14,8 +14,12 @@ MODULES = [
 
 CLIENTS = {made.name: made() for module in MODULES for made in module.CLIENTS}
 
-# The clients that also run with upstreams of other wires.
+# Every client runs with upstreams of other wires, too. These have all cases there, one client for each wire; the others have
+# those in which clients differ.
 CROSS_WIRE = {"openai-chat", "openai-responses", "anthropic"}
+CROSS_WIRE_CASES = {
+    "streamed", "options", "tool_options", "structured_native", "structured_tool", "image", "edit", "begun_elsewhere",
+}  # fmt: skip
 
 # What the wire of an upstream has no room for, so that the conversation must differ: these cases run on other wires only.
 LOSSES = {

@@ -152,10 +152,27 @@ def cross_wire(wanted: Json, found: Json) -> list[str]:
         for form in (one["options"].get("format"), other["options"].get("format")):
             for key in ("name", "strict") if form else ():
                 form.pop(key, None)
+    for form in (one["options"].get("format"), other["options"].get("format")):
+        # The default, written out.
+        if form and form.get("strict") is False:
+            form["strict"] = None
+    # Anthropic requires objects of a form to have no other fields.
+    if found["wire"] == ANTHROPIC and "format" in one["options"]:
+        one["options"]["format"] = closed(one["options"]["format"])
     # Anthropic's wire requires a limit: where the client has none, Turnwire has its own.
     if found["wire"] == ANTHROPIC and "max_tokens" not in one["options"]:
         other["options"].pop("max_tokens", None)
     return list(differences(one, other))
+
+
+def closed(schema: Any) -> Any:
+    """A schema whose objects have no other fields."""
+    if isinstance(schema, list):
+        return [closed(inner) for inner in schema]
+    if not isinstance(schema, dict):
+        return schema
+    more = {"additionalProperties": False} if schema.get("type") == "object" else {}
+    return {key: closed(inner) for key, inner in schema.items()} | more
 
 
 def held(entry: Json, options: set[str]) -> Json:

@@ -40,6 +40,11 @@ class Conversation:
         elif text:
             self.add(kind, text=text)
 
+    def add_system(self, content: Any) -> None:
+        """A system prompt may be several blocks, which are lines of one text on a wire that has only text there."""
+        texts = [content or ""] if content is None or isinstance(content, str) else [read_text([part]) for part in content]
+        self.add_text("system", " ".join(" ".join(texts).split()))
+
     def add_call(self, id: str, name: str, arguments: Any) -> None:
         number = self.calls[id] = len([item for item in self.items if item["kind"] == "call"]) + 1
         self.add("call", call=number, name=name, input=parse(arguments))
@@ -118,7 +123,7 @@ def read_chat(body: Json, found: Conversation) -> None:
     for message in body["messages"]:
         role, content = message["role"], message.get("content")
         if role in ("system", "developer"):
-            found.add_text("system", read_text(content))
+            found.add_system(content)
         elif role == "user":
             for part in [{"type": "text", "text": content}] if isinstance(content, str) else content:
                 read_chat_part(part, found)
@@ -170,7 +175,7 @@ def read_chat_part(part: Json, found: Conversation) -> None:
 
 
 def read_responses(body: Json, found: Conversation) -> None:
-    found.add_text("system", body.get("instructions") or "")
+    found.add_system(body.get("instructions"))
     given = body["input"]
     for item in [{"role": "user", "content": given}] if isinstance(given, str) else given:
         read_responses_item(item, found)
@@ -197,7 +202,7 @@ def read_responses_item(item: Json, found: Conversation) -> None:
     if kind == "message":
         role, content = item["role"], item["content"]
         if role in ("system", "developer"):
-            found.add_text("system", read_text(content))
+            found.add_system(content)
         elif role == "assistant":
             found.add_text("text", read_text(content))
         else:
@@ -228,7 +233,7 @@ def read_responses_item(item: Json, found: Conversation) -> None:
 def read_anthropic(body: Json, found: Conversation) -> None:
     if "max_tokens" not in body:
         raise Invalid("max_tokens: field required")
-    found.add_text("system", read_text(body.get("system")))
+    found.add_system(body.get("system"))
     for message in body["messages"]:
         role, content = message["role"], message["content"]
         for block in [{"type": "text", "text": content}] if isinstance(content, str) else content:
@@ -254,7 +259,7 @@ def read_anthropic(body: Json, found: Conversation) -> None:
 def read_anthropic_block(role: str, block: Json, found: Conversation) -> None:
     kind = block["type"]
     if role == "system":
-        found.add_text("system", read_text([block]))
+        found.add_system([block])
     elif kind == "text":
         found.add_text("user" if role == "user" else "text", block["text"])
     elif kind in ("image", "document"):

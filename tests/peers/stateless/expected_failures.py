@@ -43,7 +43,8 @@ def note(report: pytest.TestReport) -> None:
 
 
 def finish(session: pytest.Session) -> None:
-    if not WRITE or not ran:
+    # Of several processes the first one hears of every test.
+    if not WRITE or not ran or hasattr(session.config, "workerinput"):
         return
     lines = {cell: reason for cell, reason in read().items() if cell not in ran}
     lines |= {cell: reason for cell, reason in ran.items() if reason}

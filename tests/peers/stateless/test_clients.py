@@ -11,7 +11,7 @@ import pytest
 
 import expected_failures
 from cases import CASES, Client
-from clients import CLIENTS, CROSS_WIRE, LOSSES
+from clients import CLIENTS, CROSS_WIRE, CROSS_WIRE_CASES, LOSSES
 from compare import cross_wire, differences, expected_session, read_session, same_wire
 from conversation import WIRES, Json
 from harness import Outcome, run_straight, run_through
@@ -30,13 +30,20 @@ def through(client: str, case: str, upstream: str) -> Outcome:
 
 
 def runs() -> list[tuple[str, str, str]]:
-    """Every client with an upstream of its own wire, and some with the others."""
+    """Every client with each upstream."""
     found = []
     for name, client in CLIENTS.items():
-        for upstream in WIRES if name in CROSS_WIRE else [client.wire]:
-            lost = {case for case, wire in LOSSES if wire == upstream != client.wire}
-            found += [(name, case, upstream) for case in CASES if case not in client.cannot and case not in lost]
+        for upstream in WIRES:
+            is_own = upstream == client.wire
+            lost = set() if is_own else {case for case, wire in LOSSES if wire == upstream}
+            left_out = set() if is_own or name in CROSS_WIRE else set(CASES) - CROSS_WIRE_CASES
+            found += [(name, case, upstream) for case in CASES if case not in {*client.cannot, *lost, *left_out}]
     return found
+
+
+def in_one_process(client: str, case: str) -> pytest.MarkDecorator:
+    """The tests of one conversation share its runs."""
+    return pytest.mark.xdist_group(f"{client} {case}")
 
 
 def cells() -> list[Any]:
@@ -44,11 +51,16 @@ def cells() -> list[Any]:
     for run in runs():
         for aspect in ASPECTS:
             cell = " ".join([*run, aspect])
-            found.append(pytest.param(*run, aspect, id=cell.replace(" ", "/"), marks=expected_failures.marks_of(cell)))
+            marks = [in_one_process(*run[:2]), *expected_failures.marks_of(cell)]
+            found.append(pytest.param(*run, aspect, id=cell.replace(" ", "/"), marks=marks))
     return found
 
 
-@pytest.mark.parametrize(("client", "case"), sorted({run[:2] for run in runs()}))
+def controls() -> list[Any]:
+    return [pytest.param(*run, marks=in_one_process(*run)) for run in sorted({run[:2] for run in runs()})]
+
+
+@pytest.mark.parametrize(("client", "case"), controls())
 def test_the_client_comes_to_the_end_without_turnwire(client: str, case: str) -> None:
     control = straight(client, case)
     assert not control.error

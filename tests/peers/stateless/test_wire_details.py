@@ -237,6 +237,10 @@ DETAILS: dict[str, dict[str, Json]] = {
 }  # fmt: skip
 
 
+# They share the scene.
+pytestmark = pytest.mark.xdist_group("wire details")
+
+
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[FakeProvider, str]]]:
     """A provider, and for each wire a Turnwire in front of it."""
