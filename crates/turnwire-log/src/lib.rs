@@ -67,7 +67,7 @@ pub use memory::MemoryStore;
 pub use postgres::PostgresStore;
 pub use projection::FOLD_VERSION;
 pub use search::SearchQuery;
-pub use session::{HeadState, Receipt, Session, Snapshot};
+pub use session::{HeadState, Receipt, RunningAppends, Session, Snapshot};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;
 pub use store::Store;

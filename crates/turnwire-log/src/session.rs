@@ -118,6 +118,21 @@ pub struct Snapshot {
     pub metadata: turnwire_core::Fields,
 }
 
+/// Appends that were not durable yet when a session was looked at.
+pub struct RunningAppends {
+    session: Arc<Session>,
+    /// How many appends there were, and how many had failed.
+    up_to: Option<(u64, u64)>,
+}
+
+impl RunningAppends {
+    /// Waits until they are durable. An error if they were not written: the session is as it was before them.
+    pub async fn finish(&self) -> Result<()> {
+        let Some((appends, failures)) = self.up_to else { return Ok(()) };
+        self.session.wait_until_durable(appends, failures).await
+    }
+}
+
 impl Snapshot {
     /// The pending calls of all open replies.
     pub fn pending_calls(&self) -> Vec<PendingCalls> {
@@ -237,34 +252,57 @@ impl Session {
         self.snapshot_with(Access::Write).await
     }
 
+    /// The session as it is now, and the appends in it that may not be durable yet. For a task that begins its work
+    /// meanwhile: what it does must not be seen before they are.
+    pub async fn latest_snapshot(self: &Arc<Self>) -> Result<(Snapshot, RunningAppends)> {
+        self.latest_snapshot_with(Access::Write).await
+    }
+
+    /// Looks at the session as it is now. What it shows may not be durable yet.
+    pub async fn peek<R>(self: &Arc<Self>, look: impl FnOnce(&Transaction<'_>) -> R) -> Result<R> {
+        loop {
+            self.prepare(Access::Write, &[]).await?;
+            let mut inner = self.inner.lock();
+            let live = inner.live.as_mut().filter(|live| self.is_current_owner(live));
+            let Some(live) = live else { continue };
+            return Ok(look(&Transaction::new(live, crate::log::now_ms())));
+        }
+    }
+
     async fn snapshot_with(self: &Arc<Self>, access: Access) -> Result<Snapshot> {
         loop {
-            let (snapshot, pending) = {
-                self.prepare(access, &[]).await?;
-                let inner = self.inner.lock();
-                let Some(live) = &inner.live else { continue };
-                let about = self.details.lock().clone();
-                let snapshot = Snapshot {
-                    head: live.last,
-                    first: live.first,
-                    state: live.state.clone(),
-                    open: live.replies.clone(),
-                    queue: live.queue.iter().cloned().collect(),
-                    ownership: live.ownership,
-                    title: about.title,
-                    metadata: about.metadata,
-                };
-                // What was only read is durable.
-                let pending = live.lease_term.map(|_| (inner.appends_started, inner.failures));
-                (snapshot, pending)
-            };
-            let Some((appends, failures)) = pending else { return Ok(snapshot) };
-            match self.wait_until_durable(appends, failures).await {
+            let (snapshot, running) = self.latest_snapshot_with(access).await?;
+            match running.finish().await {
                 Ok(()) => return Ok(snapshot),
                 // An append failed: take a new snapshot.
                 Err(Error::NoSession) => return Err(Error::NoSession),
                 Err(_) => {}
             }
+        }
+    }
+
+    async fn latest_snapshot_with(
+        self: &Arc<Self>,
+        access: Access,
+    ) -> Result<(Snapshot, RunningAppends)> {
+        loop {
+            self.prepare(access, &[]).await?;
+            let inner = self.inner.lock();
+            let Some(live) = &inner.live else { continue };
+            let about = self.details.lock().clone();
+            let snapshot = Snapshot {
+                head: live.last,
+                first: live.first,
+                state: live.state.clone(),
+                open: live.replies.clone(),
+                queue: live.queue.iter().cloned().collect(),
+                ownership: live.ownership,
+                title: about.title,
+                metadata: about.metadata,
+            };
+            // What was only read is durable.
+            let up_to = live.lease_term.map(|_| (inner.appends_started, inner.failures));
+            return Ok((snapshot, RunningAppends { session: self.clone(), up_to }));
         }
     }
 

@@ -54,9 +54,9 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use turnwire_agent::Replier;
 use turnwire_core::stamp::{Stamp, SystemStamp};
-use turnwire_core::{Event, FinishedReason};
-use turnwire_log::store::{SessionNumber, SessionRecord, SessionStatus};
-use turnwire_log::{Log, OpenReply, Result, Session, Transaction};
+use turnwire_core::{Event, FinishedReason, Head, ModelCalls};
+use turnwire_log::store::{SessionNumber, SessionRecord, SessionStatus, StoredMessage};
+use turnwire_log::{Log, OpenReply, Result, Session, Snapshot, Transaction};
 
 /// The agent name of sessions whose replies come only from producers.
 pub const EXTERNAL: &str = "external";
@@ -78,6 +78,8 @@ pub struct Turns {
     worker_count: watch::Sender<usize>,
     /// Answers that the agent has not received yet, with the id of the reply.
     answers: Mutex<HashMap<SessionNumber, (String, Event<'static>)>>,
+    /// What new replies answer, until the worker has it.
+    inputs: Mutex<HashMap<SessionNumber, ReplyInput>>,
     deadlines: Deadlines,
     histories: HistoryCache,
     /// Random for each process: background work of another process is lost.
@@ -111,6 +113,7 @@ impl Turns {
             workers: Mutex::default(),
             worker_count: watch::Sender::new(0),
             answers: Mutex::default(),
+            inputs: Mutex::default(),
             deadlines: Deadlines::default(),
             histories: HistoryCache::default(),
             process: SystemStamp.id(),
@@ -267,6 +270,35 @@ impl Turns {
             let own = own.msg().id().to_owned();
             self.answers.lock().insert(session.number(), (own, answer));
         }
+    }
+}
+
+/// The messages that a new reply answers: the agent starts while they become durable.
+struct ReplyInput {
+    reply_id: String,
+    /// As the store will have them. Everything before them is durable.
+    messages: Vec<StoredMessage>,
+}
+
+impl Turns {
+    /// Keeps the messages that were added before a new reply, for the worker. To be called inside the change that logs
+    /// them; `head` is the head before that change.
+    fn store_input(&self, session: &Session, tx: &Transaction<'_>, reply_id: &str, head: Head) {
+        // The store must show everything before them.
+        if session.head_state().head == head {
+            let (reply_id, messages) = (reply_id.to_owned(), tx.new_messages().to_vec());
+            self.inputs.lock().insert(session.number(), ReplyInput { reply_id, messages });
+        }
+    }
+
+    /// Takes the messages that a reply answers, if it is new.
+    fn take_input(&self, session: &Session, snapshot: &Snapshot) -> Option<Vec<StoredMessage>> {
+        let input = self.inputs.lock().remove(&session.number())?;
+        let [reply] = snapshot.open.as_slice() else { return None };
+        let is_new = reply.msg().id() == input.reply_id
+            && reply.msg().content().is_empty()
+            && *reply.model_calls() == ModelCalls::default();
+        is_new.then_some(input.messages)
     }
 }
 

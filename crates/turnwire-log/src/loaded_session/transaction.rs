@@ -113,6 +113,11 @@ impl<'s> Transaction<'s> {
         self.live.last
     }
 
+    /// The messages that this change has added, as the store will have them.
+    pub fn new_messages(&self) -> &[StoredMessage] {
+        &self.messages
+    }
+
     /// A number that changes when another node may have written the session in between.
     pub fn ownership(&self) -> u64 {
         self.live.ownership

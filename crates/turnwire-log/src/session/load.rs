@@ -33,6 +33,8 @@ impl Session {
                 let inner = self.inner.lock();
                 let usable = |live: &&LoadedSession| is_fresh || self.is_current_owner(live);
                 inner.live.as_deref().filter(usable).map(|live| {
+                    // An empty session has no messages.
+                    let touched = if live.last.is_empty() { &[] } else { touched };
                     let mut unknown: Vec<&str> =
                         touched.iter().copied().filter(|id| !live.is_known(id)).collect();
                     unknown.dedup();

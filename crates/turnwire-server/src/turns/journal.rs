@@ -14,7 +14,7 @@ use turnwire_core::stamp::{SequentialStamp, SystemStamp};
 use turnwire_core::{Event, EventKind, HintBlock, ModelCalls, Msg, ToolResultState, event_kinds};
 use turnwire_log::cost::COST_FIELD;
 use turnwire_log::store::SessionStatus;
-use turnwire_log::{Error, OpenReply, Receipt, Session, Transaction};
+use turnwire_log::{Error, OpenReply, Receipt, RunningAppends, Session, Transaction};
 
 /// The journal of one agent run.
 pub(super) struct LogJournal {
@@ -24,6 +24,11 @@ pub(super) struct LogJournal {
     ownership: u64,
     stop: CancellationToken,
     failure: Option<AgentError>,
+    /// The appends of what the reply answers, until they are durable: the agent has begun, and nothing of it is written
+    /// before.
+    pub(super) running_input: Option<RunningAppends>,
+    /// The store did not take them, or did not say so: what there is to do has to be read from the log again.
+    pub(super) has_lost_input: bool,
     /// How long an approval may take, in seconds.
     timeout_seconds: Option<u64>,
     counts: UsageCounter,
@@ -57,6 +62,8 @@ impl LogJournal {
             ownership,
             stop: stop.clone(),
             failure: None,
+            running_input: None,
+            has_lost_input: false,
             timeout_seconds: turns.approval_timeout(agent).map(ceil_seconds),
             counts: UsageCounter::new(&turns.metrics, &turns.config, agent, reply_id),
             background_hints: Arc::new(findings),
@@ -155,12 +162,31 @@ impl LogJournal {
         if let Some(error) = &self.failure {
             return Err(error.clone());
         }
-        if events.is_empty() {
+        if events.is_empty() || self.is_known_start(&events) {
             return Ok(true);
         }
-        let result = self.write_events(events, if_unread).await;
+        let result = match self.await_input().await {
+            Ok(()) => self.write_events(events, if_unread).await,
+            Err(error) => Err(error),
+        };
         self.failure = result.clone().err();
         result
+    }
+
+    /// Whether these events only start the reply, which was started together with its input.
+    fn is_known_start(&self, events: &[Event<'_>]) -> bool {
+        let is_start = |event: &Event<'_>| {
+            event.reply_id == self.reply_id && matches!(event.kind, EventKind::ReplyStart(_))
+        };
+        self.running_input.is_some() && events.iter().all(is_start)
+    }
+
+    /// Waits until the input is durable.
+    async fn await_input(&mut self) -> Result<(), AgentError> {
+        let Some(running) = self.running_input.take() else { return Ok(()) };
+        let written = running.finish().await;
+        self.has_lost_input = written.is_err();
+        written.map_err(|_| AgentError::Stopped)
     }
 }
 
@@ -197,6 +223,15 @@ impl Journal for LogJournal {
     async fn take_updates(&mut self) -> Result<Option<(Msg, ModelCalls)>, AgentError> {
         if let Some(error) = &self.failure {
             return Err(error.clone());
+        }
+        if self.running_input.is_some() {
+            let Self { session, reply_id, hints, .. } = self;
+            let is_new = session
+                .peek(|tx| tx.reply(reply_id).is_none_or(|own| count_hints(own.msg()) != *hints));
+            if matches!(is_new.await, Ok(false)) {
+                return Ok(None);
+            }
+            self.await_input().await?;
         }
         let Self { session, reply_id, stop, hints, ownership, .. } = self;
         let (news, _) = persist(session, stop, &[], |tx| {

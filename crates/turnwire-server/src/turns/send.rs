@@ -239,8 +239,7 @@ async fn send_here(
     let last =
         prepared.pop().ok_or_else(|| ApiError::unprocessable("there is no message to answer"))?;
     let earlier = prepared;
-    let ids: Vec<&str> =
-        earlier.iter().chain([&last]).map(|prepared| prepared.id.as_str()).collect();
+    let ids = own_ids(earlier.iter().chain([&last]));
     let incoming =
         PendingSend { app, session, earlier: &earlier, last: &last, events, reply_id, history };
     let (sent, _) = session
@@ -277,7 +276,7 @@ pub(crate) async fn add_messages(
     for msg in messages {
         prepared.push(PreparedMessage::new(app, session, msg).await?);
     }
-    let ids: Vec<&str> = prepared.iter().map(|prepared| prepared.id.as_str()).collect();
+    let ids = own_ids(&prepared);
     let change = session.transact(&ids, |tx| {
         check_not_forking(tx)?;
         if !tx.replies().is_empty() || tx.queue().next().is_some() {
@@ -289,15 +288,24 @@ pub(crate) async fn add_messages(
     Ok(prepared.iter().filter_map(|prepared| parse_message(&prepared.json)).collect())
 }
 
+/// The ids that the sender chose. No other message has an id that was made here.
+fn own_ids<'m>(messages: impl IntoIterator<Item = &'m PreparedMessage>) -> Vec<&'m str> {
+    let chosen = messages.into_iter().filter(|message| message.has_own_id);
+    chosen.map(|message| message.id.as_str()).collect()
+}
+
 /// A message that may be logged: it was checked, and its links were fetched.
 pub(super) struct PreparedMessage {
     pub(super) id: String,
+    /// Whether the sender chose the id: then a message with it may exist.
+    has_own_id: bool,
     json: Bytes,
     event: Event<'static>,
 }
 
 impl PreparedMessage {
     pub(super) async fn new(app: &Arc<App>, session: &Session, msg: Msg) -> ApiResult<Self> {
+        let has_own_id = !msg.id().is_empty();
         let msg = blobs::offload_data(app, &session.key().tenant, msg).await?.stamped(&SystemStamp);
         let (id, json) = (msg.id().to_owned(), msg.to_json());
         if json.len() > app.config.limits.event.bytes() {
@@ -307,7 +315,7 @@ impl PreparedMessage {
             .hint("store large data with POST /v1/blobs, and use the URL"));
         }
         let event = stamp_event(Event::new("", Message { message: Box::new(msg) }), session);
-        Ok(Self { id, json: json.into(), event })
+        Ok(Self { id, has_own_id, json: json.into(), event })
     }
 
     /// Appends the message, and returns its seq.
@@ -423,6 +431,7 @@ impl PendingSend<'_> {
     }
 
     fn start_reply(&self, tx: &mut Transaction<'_>) -> ApiResult<Accepted> {
+        let before = tx.head();
         if self.history.is_some_and(|history| stopped_reply(self.session, tx, history).is_some()) {
             end_own_replies(tx, self.session, &FinishedReason::Interrupted, None)
                 .map_err(ApiError::internal)?;
@@ -434,11 +443,15 @@ impl PendingSend<'_> {
             let mut event = Event::new("", supersede).stamped(&SystemStamp);
             tx.push(&mut event, None).map_err(refused)?;
         }
+        let only_adds = tx.head() == before;
         let seq = self.append_all(tx)?;
         let reply_id = self.reply_id();
         start_reply(tx, self.session, &reply_id).map_err(refused)?;
         if let Some(history) = self.history {
             history.apply(tx);
+        }
+        if only_adds {
+            self.app.turns.store_input(self.session, tx, &reply_id, before);
         }
         self.app.turns.wake(self.session);
         Ok(self.to_accepted(Some(reply_id), seq.into()))

@@ -16,8 +16,10 @@ use turnwire_core::event::Message;
 use turnwire_core::{
     ErrorType, Event, FinishedReason, ModelCalls, Msg, PermissionRule, ReplyError, Role, Seq,
 };
-use turnwire_log::store::{MessageQuery, QueuedMessage, SessionNumber, SessionStatus};
-use turnwire_log::{Error, Session, Snapshot, Transaction};
+use turnwire_log::store::{
+    MessageQuery, QueuedMessage, SessionNumber, SessionStatus, StoredMessage,
+};
+use turnwire_log::{Error, RunningAppends, Session, Snapshot, Transaction};
 
 /// How long an agent may take to stop.
 const STOP_GRACE: Duration = Duration::from_secs(5);
@@ -35,6 +37,10 @@ enum NextStep {
     /// Nothing.
     Idle,
 }
+
+/// The messages that a new reply answers, and their appends, if they may not be durable yet. The agent begins meanwhile; the
+/// journal writes nothing before they are.
+type NewInput = Option<(Vec<StoredMessage>, RunningAppends)>;
 
 /// The open reply of the session's own agent.
 struct OwnReply {
@@ -55,11 +61,19 @@ pub(super) async fn run_session(turns: Arc<Turns>, session: Arc<Session>) {
     let mut backoff = RetryBackoff::new(session.id());
     let mut ownership = 0;
     while !turns.shutdown.is_cancelled() {
-        let done = match session.snapshot_as_owner().await {
-            Ok(snapshot) => {
+        let done = match session.latest_snapshot().await {
+            Ok((snapshot, running)) => {
                 backoff = RetryBackoff::new(session.id());
                 ownership = snapshot.ownership;
-                turns.run_step(&session, &mut worker, snapshot).await
+                match turns.take_input(&session, &snapshot) {
+                    Some(messages) => {
+                        let input = Some((messages, running));
+                        turns.run_step(&session, &mut worker, snapshot, input).await
+                    }
+                    // If an append failed, the session is as it was before.
+                    None if running.finish().await.is_err() => Ok(()),
+                    None => turns.run_step(&session, &mut worker, snapshot, None).await,
+                }
             }
             Err(Error::Owned(_)) => {
                 // The other node continues it.
@@ -125,6 +139,7 @@ impl Turns {
         session: &Arc<Session>,
         worker: &mut SessionWorker,
         snapshot: Snapshot,
+        input: NewInput,
     ) -> Result<(), AgentError> {
         if snapshot.state.status == SessionStatus::Waiting {
             if Box::pin(self.is_unattended(session, &snapshot)).await? {
@@ -136,7 +151,7 @@ impl Turns {
         }
         match next_step(snapshot) {
             // The task lives as long as the reply: what it needs only for a moment is boxed.
-            NextStep::Reply(turn) => self.run_reply(session, turn).await,
+            NextStep::Reply(turn) => self.run_reply(session, turn, input).await,
             NextStep::StartQueued(queued) => Box::pin(self.start_queued(session, &queued)).await,
             NextStep::CloseOrphans => {
                 let interrupted = FinishedReason::Interrupted;
@@ -166,11 +181,15 @@ impl Turns {
         self: &Arc<Self>,
         session: &Arc<Session>,
         mut turn: Box<OwnReply>,
+        input: NewInput,
     ) -> Result<(), AgentError> {
         let stop = self.shutdown.child_token();
         self.set_running_reply(session, Some((turn.id.clone(), stop.clone())));
-        let history = Box::pin(self.prepare_history(session, &mut turn, &stop)).await;
+        let (input, running) = input.unzip();
+        let input = input.unwrap_or_default();
+        let history = Box::pin(self.prepare_history(session, &mut turn, input, &stop)).await;
         let mut journal = LogJournal::new(self, session, &turn.partial, turn.ownership, &stop);
+        journal.running_input = running;
         let history = history.map(|History { messages, superseded_calls, .. }| {
             journal.used_calls = superseded_calls;
             messages
@@ -185,6 +204,8 @@ impl Turns {
         let (reason, why) = match &result {
             // It continues after the restart.
             _ if self.shutdown.is_cancelled() => return Ok(()),
+            // There is no such reply, or it starts again.
+            _ if journal.has_lost_input => return Ok(()),
             // The reply waited, and was answered while its agent still ran.
             Ok(()) if journal.has_waited => return Ok(()),
             Ok(()) => (FinishedReason::Error, Some("it returned without ending its reply")),
@@ -219,9 +240,10 @@ impl Turns {
         &self,
         session: &Arc<Session>,
         turn: &mut OwnReply,
+        input: Vec<StoredMessage>,
         stop: &CancellationToken,
     ) -> Result<History, AgentError> {
-        let mut history = self.read_whole_history(session, turn.first, stop).await?;
+        let mut history = self.read_whole_history(session, turn.first, input, stop).await?;
         let lost = self.lost_background_calls(history.messages.iter().chain([&turn.partial]));
         if !lost.is_empty() {
             turn.partial = self.log_lost_work(session, &turn.id, lost).await?;
@@ -289,14 +311,17 @@ impl Turns {
         Ok(request.is_some_and(|msg| ClientContext::from_msg(msg).unattended))
     }
 
-    /// All messages before a seq. Those of the turn before are kept in memory.
+    /// All messages before a seq. Those of the turn before are kept in memory. `input` has the last ones if the store may
+    /// not have them yet.
     async fn read_whole_history(
         &self,
         session: &Arc<Session>,
         before: Seq,
+        input: Vec<StoredMessage>,
         stop: &CancellationToken,
     ) -> Result<History, AgentError> {
         let version = session.history_version();
+        let before = input.first().map_or(before, |message| message.first);
         let mut history = self.histories.take(session, version, before).unwrap_or_default();
         let query = MessageQuery {
             before: Some(before),
@@ -306,6 +331,7 @@ impl Turns {
             ..MessageQuery::default()
         };
         self.extend_history(session, &mut history, &query, stop).await?;
+        input.iter().try_for_each(|message| add_message(&mut history, message))?;
         self.histories.insert(session, version, &history);
         Ok(history)
     }
@@ -344,12 +370,7 @@ impl Turns {
                 Err(error) => backoff.wait(error, stop).await?,
             }
         };
-        for message in stored {
-            let damaged =
-                |why| AgentError::LogLost(format!("message {} is damaged: {why}", message.id));
-            history.add(&message).map_err(damaged)?;
-        }
-        Ok(())
+        stored.iter().try_for_each(|message| add_message(history, message))
     }
 
     /// Replaces blob URLs in the conversation with the bytes.
@@ -405,6 +426,11 @@ impl Turns {
             slot.running_reply = call;
         }
     }
+}
+
+fn add_message(history: &mut History, message: &StoredMessage) -> Result<(), AgentError> {
+    let damaged = |why| AgentError::LogLost(format!("message {} is damaged: {why}", message.id));
+    history.add(message).map_err(damaged)
 }
 
 fn next_step(snapshot: Snapshot) -> NextStep {

@@ -16,6 +16,10 @@ pub struct Faults {
     /// Whether appends are acknowledged only when the test says so.
     pub is_slow: AtomicBool,
     pub acknowledge: Arc<Semaphore>,
+    /// Whether slow appends are lost in the end.
+    pub is_lossy: AtomicBool,
+    /// Whether slow appends are written, and said to have failed.
+    pub is_unsure: AtomicBool,
     /// Whether messages are returned only when the test says so.
     pub is_slow_to_read: AtomicBool,
     pub hand_out: Semaphore,
@@ -27,6 +31,8 @@ impl Default for Faults {
             is_full: AtomicBool::default(),
             is_slow: AtomicBool::default(),
             acknowledge: Arc::new(Semaphore::new(0)),
+            is_lossy: AtomicBool::default(),
+            is_unsure: AtomicBool::default(),
             is_slow_to_read: AtomicBool::default(),
             hand_out: Semaphore::new(0),
         }
@@ -39,14 +45,22 @@ impl Hooks for Faults {
         if self.is_full.load(Ordering::SeqCst) {
             return Box::pin(std::future::ready(Err(Error::Full("no room".to_owned()))));
         }
+        let acknowledge = self.acknowledge.clone();
+        if self.is_lossy.load(Ordering::SeqCst) {
+            return Box::pin(async move {
+                acknowledge.acquire().await.map_err(|_| Error::NoSession)?.forget();
+                Err(Error::Store("it was lost".to_owned()))
+            });
+        }
         let done = store.append(append);
+        let is_unsure = self.is_unsure.load(Ordering::SeqCst);
         if !self.is_slow.load(Ordering::SeqCst) {
             return done;
         }
-        let acknowledge = self.acknowledge.clone();
         Box::pin(async move {
             acknowledge.acquire().await.map_err(|_| Error::NoSession)?.forget();
-            done.await
+            let done = done.await;
+            if is_unsure { Err(Error::Store("no answer".to_owned())) } else { done }
         })
     }
 

@@ -5,11 +5,12 @@ use http::Request;
 use serde_json::{Value, json};
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
+use tokio::task::JoinHandle;
 use turnwire_core::{EventKind, FinishedReason, Head, Msg};
-use turnwire_log::Store;
 use turnwire_log::store::SessionStatus;
+use turnwire_log::{Session, Store};
 
 #[tokio::test]
 async fn a_message_is_logged_with_the_start_of_its_reply_and_answered() {
@@ -340,6 +341,86 @@ async fn a_client_that_leaves_in_the_middle_of_its_request_gets_its_reply() {
     until(&session, |head| head.head.get() >= 5).await;
     until_idle(&session).await;
     assert_eq!(count(&session, "MESSAGE").await, 1);
+}
+
+/// Sends two messages. The appends of the second one wait until the test lets them go on; its agent has begun meanwhile.
+async fn second_message_on_its_way(
+    store: &Arc<FaultyStore>,
+    fault: Option<&AtomicBool>,
+) -> (Arc<Harness>, Arc<Session>, JoinHandle<Answer>) {
+    let server = Arc::new(Harness::with_store(store.clone(), ""));
+    let session = server.session("s", "actor").await;
+    server.send_text("hello").await;
+    until_idle(&session).await;
+    eventually(|| server.app.turns.active_sessions() == 0).await;
+    store.is_slow.store(true, Ordering::SeqCst);
+    fault.inspect(|fault| fault.store(true, Ordering::SeqCst));
+    let sending = {
+        let server = server.clone();
+        tokio::spawn(async move { server.send_text("again").await })
+    };
+    eventually(|| server.actor.calls.lock().len() == 2).await;
+    fault.inspect(|fault| fault.store(false, Ordering::SeqCst));
+    (server, session, sending)
+}
+
+#[tokio::test]
+async fn an_agent_begins_while_its_message_becomes_durable_and_nothing_is_shown_before() {
+    let store = Arc::new(FaultyStore::default());
+    let (server, session, sending) = second_message_on_its_way(&store, None).await;
+    assert_eq!(server.actor.calls.lock()[1].history, ["hello", "re: hello", "again"]);
+    let head = session.head_state().head;
+    for _ in 0..50 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(session.head_state().head, head, "nothing is shown");
+    assert_eq!(
+        store.find_session(session.key()).await.unwrap().unwrap().head.get(),
+        head.get() + 2
+    );
+    store.acknowledge.add_permits(1);
+    assert_eq!(sending.await.unwrap().status, 202);
+    assert_eq!(session.head_state().status, SessionStatus::Running);
+    store.acknowledge.add_permits(100);
+    until_idle(&session).await;
+    let reply = server.actor.calls.lock()[1].reply_id.clone();
+    assert_eq!(message(&session, &reply).await.text("").as_deref(), Some("re: again"));
+    check_projection(&session).await;
+}
+
+#[tokio::test]
+async fn of_a_message_that_is_lost_nothing_remains_although_its_agent_had_begun() {
+    let store = Arc::new(FaultyStore::default());
+    let (server, session, sending) = second_message_on_its_way(&store, Some(&store.is_lossy)).await;
+    let head = session.head_state().head;
+    store.acknowledge.add_permits(100);
+    assert!(sending.await.unwrap().status.is_server_error());
+    eventually(|| server.app.turns.active_sessions() == 0).await;
+    assert_eq!(session.snapshot().await.unwrap().head, head);
+    assert_eq!(count(&session, "MESSAGE").await, 1);
+    check_projection(&session).await;
+    // The session still works.
+    assert_eq!(server.send_text("once more").await.status, 202);
+    until_idle(&session).await;
+    let called = server.actor.calls.lock().last().unwrap().history.clone();
+    assert_eq!(called, ["hello", "re: hello", "once more"]);
+    check_projection(&session).await;
+}
+
+#[tokio::test]
+async fn a_message_that_was_stored_although_the_store_did_not_say_so_is_answered() {
+    let store = Arc::new(FaultyStore::default());
+    let fault = Some(&store.is_unsure);
+    let (server, session, sending) = second_message_on_its_way(&store, fault).await;
+    store.acknowledge.add_permits(100);
+    assert!(sending.await.unwrap().status.is_server_error());
+    eventually(|| server.app.turns.active_sessions() == 0).await;
+    let calls = server.actor.calls.lock().clone();
+    assert_eq!(calls.len(), 3, "the agent has begun again");
+    assert_eq!(calls[2], calls[1]);
+    let reply = message(&session, &calls[2].reply_id).await;
+    assert_eq!(reply.text("").as_deref(), Some("re: again"));
+    check_projection(&session).await;
 }
 
 #[tokio::test]
