@@ -334,7 +334,7 @@ async fn blobs_and_the_queue_come_along() {
         let lines = [link("m1", hashes[0]), link("m2", hashes[2])];
         publish(&session, &lines.each_ref().map(String::as_str)).await;
     }
-    let a = log.find_session(&SessionKey::new("t", "a")).await.unwrap().unwrap();
+    let a = log.open_session(&SessionKey::new("t", "a")).await.unwrap().unwrap();
     let json = format!(
         r#"{{"id":"q","role":"user","name":"a","content":"blobs/{}"}}"#,
         to_hex(&hashes[1])

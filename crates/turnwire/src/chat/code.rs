@@ -430,7 +430,7 @@ fn word_style(word: &str, language: &Language) -> Style {
     let is_keyword = |keyword: &&str| {
         if is_sql { keyword.eq_ignore_ascii_case(word) } else { **keyword == *word }
     };
-    if language.keywords.iter().any(|keyword| is_keyword(keyword)) { KEYWORD } else { Style::PLAIN }
+    if language.keywords.iter().any(is_keyword) { KEYWORD } else { Style::PLAIN }
 }
 
 #[cfg(test)]
