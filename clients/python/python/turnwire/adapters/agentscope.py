@@ -7,6 +7,8 @@ async for event in agentscope.publish(agent.reply_stream(msg), "my-session"):   
 
 await agentscope.serve(agent, "my-session")    # users talk to it through Turnwire
 """
+# The frameworks leave many of their types open.
+# pyright: basic
 
 from __future__ import annotations
 
@@ -83,7 +85,8 @@ class Adapter(AgentAdapter):
             yield ExternalExecutionResultEvent(reply_id=turn.reply_id, execution_results=results)
 
     def dump(self) -> bytes:
-        return self.agent.state.model_dump_json().encode()
+        state: str = self.agent.state.model_dump_json()
+        return state.encode()
 
     def load(self, state: bytes) -> None:
         self.agent.state = AgentState.model_validate_json(state)

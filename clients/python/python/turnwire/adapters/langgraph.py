@@ -14,6 +14,8 @@ input is the value. The graph gets what `resume` makes of the answer; by default
 for `action_requests` the decisions that the middleware wants. The state of the graph is in its checkpointer, under the
 session as its thread: a persistent one lets an approval outlive the process.
 """
+# The frameworks leave many of their types open.
+# pyright: basic
 
 from __future__ import annotations
 

@@ -11,6 +11,8 @@
 A tool that needs an approval has `needs_approval`. The SDK runs a call only with the input that the model wrote: a call
 that was approved with an edited input is rejected, and the model is told to call again with that input.
 """
+# The frameworks leave many of their types open.
+# pyright: basic
 
 from __future__ import annotations
 

@@ -11,6 +11,8 @@
 A tool that needs an approval is one of Pydantic AI's deferred tools: `requires_approval=True`, and
 `DeferredToolRequests` among the agent's output types.
 """
+# The frameworks leave many of their types open.
+# pyright: basic
 
 from __future__ import annotations
 
@@ -105,7 +107,7 @@ class Translator(WritingTranslator[Any]):
         elif isinstance(part, ToolCallPart):
             self._parts[item.index] = part.tool_call_id
             self._names[part.tool_call_id] = part.tool_name
-            reply.tool_call(part.tool_call_id, part.tool_name, part.args or "")
+            reply.tool_call(part.tool_call_id, part.tool_name, part.args_as_json_str() if part.args else "")
 
     def _require(self, requests: DeferredToolRequests) -> None:
         if not self.waits:
@@ -179,7 +181,8 @@ class Adapter(AgentAdapter):
             yield event
 
     def dump(self) -> bytes:
-        return ModelMessagesTypeAdapter.dump_json(self.messages)
+        state: bytes = ModelMessagesTypeAdapter.dump_json(self.messages)
+        return state
 
     def load(self, state: bytes) -> None:
         self.messages = list(ModelMessagesTypeAdapter.validate_json(state))
