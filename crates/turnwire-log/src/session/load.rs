@@ -4,7 +4,7 @@ use super::{Details, HeadState, Ownership, READ_BYTES, Session};
 use crate::error::{Error, Result};
 use crate::loaded_session::{FinishedMessage, LoadedSession};
 use crate::projection;
-use crate::store::{Fence, SessionRecord, StoredMessage};
+use crate::store::{Fence, QueuedMessage, SessionRecord, StoredMessage};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use turnwire_core::EventIds;
@@ -136,32 +136,23 @@ impl Session {
             }
             Access::Read => (Fence::NONE, None),
         };
-        let record = self.read_fairly(self.log.store.find_session(&self.key)).await?;
-        let record = record.filter(|record| record.number == self.number);
-        let record = record.ok_or_else(|| self.note_deleted())?;
-        let (mut live, mut from) = if let Some(mut live) = self.take_followed(access, &record) {
-            let from = live.continue_to(&record);
-            (live, from)
-        } else {
-            let live = LoadedSession::from_record(&record, fence, lease_term);
-            let from = live.replay_from();
-            (Box::new(live), from)
+        let (record, mut live) = loop {
+            // The owner takes a message from the queue and begins its reply in one append. Whoever reads the head before it and
+            // the queue after it would find neither. So the queue must be the same before and after.
+            let before = match access {
+                Access::Read => Some(self.list_queued().await?),
+                Access::Write => None,
+            };
+            let (record, mut live) = self.read_state(access, fence, lease_term).await?;
+            live.queue = self.list_queued().await?.into();
+            let ids = |queue: &[QueuedMessage]| {
+                queue.iter().map(|one| one.id.clone()).collect::<Vec<_>>()
+            };
+            let after = ids(live.queue.make_contiguous());
+            if before.is_none_or(|before| ids(&before) == after) {
+                break (record, live);
+            }
         };
-        while record.head.includes(from) {
-            let rows =
-                self.read_fairly(self.log.store.read_events(self.number, from, READ_BYTES)).await?;
-            // Another node may have appended more meanwhile.
-            let last = projection::for_each_event(&rows, |seq, _, event| {
-                if record.head.includes(seq) {
-                    live.replay(event, seq);
-                }
-            })?;
-            let Some(last) = last else { break };
-            from = last.next();
-            tokio::task::yield_now().await;
-        }
-        live.close_ended_replies();
-        live.queue = self.read_fairly(self.log.store.list_queued(self.number)).await?.into();
         live.tail.watched = self.head.receiver_count() > 0;
         let mut inner = self.inner.lock();
         if lease_term.is_some() && inner.ownership.lease_term != lease_term {
@@ -187,6 +178,45 @@ impl Session {
             changed
         });
         Ok(())
+    }
+
+    async fn list_queued(&self) -> Result<Vec<QueuedMessage>> {
+        self.read_fairly(self.log.store.list_queued(self.number)).await
+    }
+
+    /// Reads head and state, and folds what is open.
+    async fn read_state(
+        &self,
+        access: Access,
+        fence: Fence,
+        lease_term: Option<u64>,
+    ) -> Result<(SessionRecord, Box<LoadedSession>)> {
+        let record = self.read_fairly(self.log.store.find_session(&self.key)).await?;
+        let record = record.filter(|record| record.number == self.number);
+        let record = record.ok_or_else(|| self.note_deleted())?;
+        let (mut live, mut from) = if let Some(mut live) = self.take_followed(access, &record) {
+            let from = live.continue_to(&record);
+            (live, from)
+        } else {
+            let live = LoadedSession::from_record(&record, fence, lease_term);
+            let from = live.replay_from();
+            (Box::new(live), from)
+        };
+        while record.head.includes(from) {
+            let rows =
+                self.read_fairly(self.log.store.read_events(self.number, from, READ_BYTES)).await?;
+            // Another node may have appended more meanwhile.
+            let last = projection::for_each_event(&rows, |seq, _, event| {
+                if record.head.includes(seq) {
+                    live.replay(event, seq);
+                }
+            })?;
+            let Some(last) = last else { break };
+            from = last.next();
+            tokio::task::yield_now().await;
+        }
+        live.close_ended_replies();
+        Ok((record, live))
     }
 
     /// Running appends must finish before the state is read: then they are in the log, or they are not.

@@ -1,4 +1,5 @@
-//! An owner whose appends are in the database, and who does not know it yet.
+//! Connections to the database that are slow at the wrong moment: an owner whose appends are in the database, and who does
+//! not know it yet; a reader between two of its reads.
 
 use crate::cluster::{DELTA, LONG, START, TEXT, TestNode, push};
 use crate::harness::TestDatabase;
@@ -8,12 +9,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
-use turnwire_log::store::SessionKey;
+use turnwire_core::Event;
+use turnwire_log::Error;
+use turnwire_log::store::{QueuedMessage, SessionKey};
 
-/// Forwards connections to the database, and can hold its answers back.
+/// Forwards connections to the database, and can hold its answers back, or the requests after a certain answer.
 struct LateAnswers {
     port: u16,
     is_held: Arc<AtomicBool>,
+    are_requests_held: Arc<AtomicBool>,
+    /// Requests are held back as soon as an answer contains this text.
+    last_answer: Arc<Mutex<Option<&'static str>>>,
 }
 
 impl LateAnswers {
@@ -21,18 +27,37 @@ impl LateAnswers {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let is_held = Arc::new(AtomicBool::new(false));
-        let held = is_held.clone();
+        let are_requests_held = Arc::new(AtomicBool::new(false));
+        let last_answer = Arc::new(Mutex::new(None::<&'static str>));
+        let (held, requests_held, last) =
+            (is_held.clone(), are_requests_held.clone(), last_answer.clone());
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 let server = TcpStream::connect(("127.0.0.1", database_port)).unwrap();
                 let (requests, answers) =
                     (client.try_clone().unwrap(), server.try_clone().unwrap());
-                let held = held.clone();
-                thread::spawn(move || pump(requests, server, &AtomicBool::new(false)));
-                thread::spawn(move || pump(answers, client, &held));
+                let (held, requests_held, last) =
+                    (held.clone(), requests_held.clone(), last.clone());
+                let hold_requests = requests_held.clone();
+                thread::spawn(move || pump(requests, server, &requests_held, |_| {}));
+                thread::spawn(move || {
+                    pump(answers, client, &held, |answer| {
+                        let mut last = last.lock().unwrap();
+                        let is_last = |text: &mut &str| {
+                            answer.windows(text.len()).any(|part| part == text.as_bytes())
+                        };
+                        if last.take_if(is_last).is_some() {
+                            hold_requests.store(true, Ordering::SeqCst);
+                        }
+                    });
+                });
             }
         });
-        Self { port, is_held }
+        Self { port, is_held, are_requests_held, last_answer }
+    }
+
+    fn url(&self, database: &TestDatabase) -> String {
+        database.url().replace(&format!(":{}/", database.port()), &format!(":{}/", self.port))
     }
 
     fn hold(&self, is_held: bool) {
@@ -40,9 +65,10 @@ impl LateAnswers {
     }
 }
 
-fn pump(mut from: TcpStream, mut to: TcpStream, is_held: &AtomicBool) {
+fn pump(mut from: TcpStream, mut to: TcpStream, is_held: &AtomicBool, look: impl Fn(&[u8])) {
     let mut buffer = vec![0; 1 << 16];
     while let Ok(count @ 1..) = from.read(&mut buffer) {
+        look(&buffer[..count]);
         while is_held.load(Ordering::SeqCst) {
             thread::sleep(Duration::from_millis(5));
         }
@@ -57,9 +83,7 @@ fn pump(mut from: TcpStream, mut to: TcpStream, is_held: &AtomicBool) {
 async fn an_owner_shows_what_others_have_read_of_its_append_before_it_was_answered() {
     let Some(database) = TestDatabase::new() else { return };
     let link = LateAnswers::start(database.port());
-    let url =
-        database.url().replace(&format!(":{}/", database.port()), &format!(":{}/", link.port));
-    let owner = TestNode::start_on(&url, LONG).await;
+    let owner = TestNode::start_on(&link.url(&database), LONG).await;
     let reader = TestNode::start(&database, LONG).await;
     let written = owner.create("s").await;
     push(&written, "r", START).await.unwrap();
@@ -89,4 +113,37 @@ async fn an_owner_shows_what_others_have_read_of_its_append_before_it_was_answer
     opening.await.unwrap();
     assert_eq!(*opened.lock().unwrap(), Some(3));
     assert_eq!(pushed.await.unwrap().unwrap(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_leaves_the_queue_during_a_read_is_in_the_queue_or_has_its_reply() {
+    let Some(database) = TestDatabase::new() else { return };
+    let link = LateAnswers::start(database.port());
+    let owner = TestNode::start(&database, LONG).await;
+    let reader = TestNode::start_on(&link.url(&database), LONG).await;
+    let written = owner.create("s").await;
+    let queued = QueuedMessage {
+        id: "m".to_owned(),
+        reply_id: "r".to_owned(),
+        json: r#"{"id":"m","name":"a","role":"user","content":"Hi!"}"#.into(),
+    };
+    written.transact(&[], |tx| Ok::<_, Error>(tx.enqueue(queued.clone()))).await.unwrap();
+    let read = reader.open("s").await;
+    // The reader gets the head of the session, and its next request is late.
+    *link.last_answer.lock().unwrap() = Some("before");
+    let reading = tokio::spawn(async move { read.snapshot().await.unwrap() });
+    while !link.are_requests_held.load(Ordering::SeqCst) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let json = format!(r#"{{"id":"e","reply_id":"r",{START}}}"#);
+    let mut event = Event::from_json(&json).unwrap();
+    let change = written.transact(&["r"], |tx| {
+        tx.dequeue("m");
+        tx.push(&mut event, Some(&json)).map(drop).map_err(|why| Error::Refused { at: 0, why })
+    });
+    change.await.unwrap();
+    link.are_requests_held.store(false, Ordering::SeqCst);
+    let snapshot = reading.await.unwrap();
+    let (queued, replies) = (snapshot.queue.len(), snapshot.open.len());
+    assert_eq!((queued, replies), (0, 1), "what the owner wrote is there whole");
 }
