@@ -68,11 +68,12 @@ impl LateAnswers {
 fn pump(mut from: TcpStream, mut to: TcpStream, is_held: &AtomicBool, look: impl Fn(&[u8])) {
     let mut buffer = vec![0; 1 << 16];
     while let Ok(count @ 1..) = from.read(&mut buffer) {
-        look(&buffer[..count]);
+        let bytes = buffer.get(..count).unwrap();
+        look(bytes);
         while is_held.load(Ordering::SeqCst) {
             thread::sleep(Duration::from_millis(5));
         }
-        if buffer.get(..count).is_none_or(|bytes| to.write_all(bytes).is_err()) {
+        if to.write_all(bytes).is_err() {
             break;
         }
     }
@@ -127,7 +128,11 @@ async fn a_message_that_leaves_the_queue_during_a_read_is_in_the_queue_or_has_it
         reply_id: "r".to_owned(),
         json: r#"{"id":"m","name":"a","role":"user","content":"Hi!"}"#.into(),
     };
-    written.transact(&[], |tx| Ok::<_, Error>(tx.enqueue(queued.clone()))).await.unwrap();
+    let enqueue = written.transact(&[], |tx| {
+        tx.enqueue(queued.clone());
+        Ok::<_, Error>(())
+    });
+    enqueue.await.unwrap();
     let read = reader.open("s").await;
     // The reader gets the head of the session, and its next request is late.
     *link.last_answer.lock().unwrap() = Some("before");
