@@ -2,10 +2,14 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { startControl } from "./control-ag-ui.mjs";
 import {
+  answered,
   browserTest,
+  compareWithControl,
   conversation,
   edit,
+  inOneMessage,
   long,
   offered,
   onlySession,
@@ -14,6 +18,7 @@ import {
   sayAgain,
   shows,
   start,
+  travel,
   withBrowser,
 } from "./harness.mjs";
 
@@ -25,26 +30,7 @@ const ANY = /./;
 test("turns with tools and approvals, edits and new answers are one session", browserTest, async (t) => {
   const place = await start(t, PAGE);
   const page = await open(place, { api: `${place.server.url}/ag-ui/travel?history=client`, thread: "t" });
-  await say(page, "hello");
-  const hello = ["user: hello", /You said: hello$/];
-  await shows(page, hello);
-  await say(page, "[travel__weather Rome]");
-  const weather = [
-    ...hello,
-    ANY,
-    /\[travel\/weather Rome\] sunny in Rome$/,
-    /^assistant: The results are sunny in Rome\./,
-  ];
-  await shows(page, weather);
-  await say(page, "[paint red]");
-  const painted = [
-    ...weather,
-    ANY,
-    /\[paint red\] {"painted":"red"}$/,
-    /^assistant: The results are {"painted":"red"}\./,
-  ];
-  await shows(page, painted);
-  assert.equal(await page.evaluate(() => document.body.style.background), "red");
+  const painted = await travel(page, inOneMessage);
   await say(page, "[travel__book Oslo]");
   await shows(page, [...painted, ANY, /AllowDeny$/]);
   await page.getByRole("button", { name: "Allow" }).click();
@@ -86,6 +72,17 @@ test("turns with tools and approvals, edits and new answers are one session", br
   ]);
   assert.equal(await onlySession(place.server), "t");
 });
+
+test("the user and the provider see the same as with another server of AG-UI", browserTest, (t) =>
+  compareWithControl(t, PAGE, startControl, async (page) => {
+    await say(page, "thanks");
+    await answered(page, /You said: thanks$/);
+    await sayAgain(page, -1);
+    await answered(page, /This is answer 2\.$/);
+    await edit(page, 1, "another city");
+    await answered(page, /You said: another city$/);
+  }),
+);
 
 test("a denied call is not made", browserTest, async (t) => {
   const place = await start(t, PAGE);

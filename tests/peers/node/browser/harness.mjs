@@ -161,7 +161,14 @@ export async function shows(page, expected) {
   await until(is_there, "not shown").catch(() => assert.deepEqual(found, expected));
 }
 
-/** Has an answer made again: the nth, from 0. */
+/** Waits until the client is idle and the last message is this. */
+export async function answered(page, last) {
+  const isReady = async () =>
+    (await page.locator('[data-status="ready"]').count()) > 0 && last.test((await shown(page)).at(-1) ?? "");
+  await until(isReady, `no answer ${last}`);
+}
+
+/** Has an answer made again: the nth, from 0; -1 is the last. */
 export const sayAgain = (page, nth) =>
   page.locator('article[data-role="assistant"]').nth(nth).getByRole("button", { name: "Again" }).click();
 
@@ -170,6 +177,51 @@ export async function edit(page, nth, text) {
   await page.locator('article[data-role="user"]').nth(nth).getByRole("button", { name: "Edit" }).click();
   await page.getByRole("textbox", { name: "Edited message" }).fill(text);
   await page.getByRole("button", { name: "Save" }).click();
+}
+
+/**
+ * The turns that every client of AG-UI has: a message, a tool of the agent, and a tool of the page. `called(call, result)` gives
+ * the lines in which the page shows a call with its result. Returns what the page shows at the end.
+ */
+export async function travel(page, called) {
+  const lines = [];
+  const turn = async (text, ...answer) => {
+    lines.push(`user: ${text}`, ...answer);
+    await say(page, text);
+    await shows(page, lines);
+  };
+  await turn("hello", /You said: hello$/);
+  const weather = called(/\[travel(\/|__)weather Rome\]/, "sunny in Rome");
+  await turn("[travel__weather Rome]", ...weather, /^assistant: The results are sunny in Rome\./);
+  const painted = called(/\[paint red\]/, '{"painted":"red"}');
+  await turn("[paint red]", ...painted, /^assistant: The results are {"painted":"red"}\./);
+  assert.equal(await page.evaluate(() => document.body.style.background), "red");
+  return lines;
+}
+
+/** The lines of a page that shows a call and its result in one message. */
+export const inOneMessage = (call, result) => [new RegExp(`${call.source} ${result}$`)];
+
+/**
+ * The page has the same conversation with Turnwire and with a server of comparison: it shows the same, and the provider is sent the
+ * same. `more(page)` goes on behind the turns that every client has.
+ */
+export async function compareWithControl(t, name, startControl, more) {
+  const place = await start(t, name);
+  const provider = await startProvider(place.inOrder);
+  const control = await startControl(place.inOrder, provider);
+  const seen = [];
+  for (const api of [`${place.server.url}/ag-ui/travel?history=client`, control]) {
+    const page = await open(place, { api, thread: "t" });
+    await travel(page, inOneMessage);
+    await more(page);
+    seen.push((await shown(page)).map((line) => line.replaceAll("travel/", "travel__")));
+  }
+  assert.deepEqual(seen[0], seen[1]);
+  const [ours, theirs] = [await place.provider.log(), await provider.log()];
+  assert.deepEqual(ours.map(conversation), theirs.map(conversation));
+  assert.deepEqual(ours.map(offered), theirs.map(offered));
+  assert.equal(await onlySession(place.server), "t");
 }
 
 /** Asks the demo agent for a long reply, and waits until a part of it is there. */

@@ -2,9 +2,13 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { startControl } from "./control-ag-ui.mjs";
 import {
+  answered,
   browserTest,
   checkTravel,
+  compareWithControl,
+  inOneMessage,
   long,
   onlySession,
   open,
@@ -12,6 +16,7 @@ import {
   shown,
   shows,
   start,
+  travel,
   until,
   withBrowser,
 } from "./harness.mjs";
@@ -24,26 +29,7 @@ const ANY = /./;
 test("turns with tools and approvals, and a new answer, are one session", browserTest, async (t) => {
   const place = await start(t, PAGE);
   const page = await open(place, { api: `${place.server.url}/ag-ui/travel?history=client`, thread: "t" });
-  await say(page, "hello");
-  const hello = ["user: hello", /You said: hello$/];
-  await shows(page, hello);
-  await say(page, "[travel__weather Rome]");
-  const weather = [
-    ...hello,
-    ANY,
-    /\[travel\/weather Rome\] sunny in Rome$/,
-    /^assistant: The results are sunny in Rome\./,
-  ];
-  await shows(page, weather);
-  await say(page, "[paint red]");
-  const painted = [
-    ...weather,
-    ANY,
-    /\[paint red\] {"painted":"red"}$/,
-    /^assistant: The results are {"painted":"red"}\./,
-  ];
-  await shows(page, painted);
-  assert.equal(await page.evaluate(() => document.body.style.background), "red");
+  const painted = await travel(page, inOneMessage);
   await say(page, "[travel__book Oslo]");
   await shows(page, [...painted, ANY, /\[travel\/book Oslo\]$/]);
   await page.getByRole("button", { name: "Allow" }).click();
@@ -57,6 +43,15 @@ test("turns with tools and approvals, and a new answer, are one session", browse
   checkTravel(await place.provider.log());
   assert.equal(await onlySession(place.server), "t");
 });
+
+test("the user and the provider see the same as with another server of AG-UI", browserTest, (t) =>
+  compareWithControl(t, PAGE, startControl, async (page) => {
+    await say(page, "thanks");
+    await answered(page, /You said: thanks$/);
+    await page.getByRole("button", { name: "Again" }).click();
+    await answered(page, /This is answer 2\.$/);
+  }),
+);
 
 test("a connection that is cut in the middle of a reply continues by itself", browserTest, async (t) => {
   const place = await start(t, PAGE, { rate: 150 });
