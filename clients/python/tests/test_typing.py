@@ -30,7 +30,7 @@ def test_mypy_finds_the_mistakes_and_nothing_else(mistakes: set[int]) -> None:
 
 
 def test_pyright_finds_the_mistakes_and_nothing_else(mistakes: set[int]) -> None:
-    report = json.loads(run("pyright", "--outputjson"))
+    report = json.loads(run("pyright", "--pythonpath", sys.executable, "--outputjson"))
     found = [one for one in report["generalDiagnostics"] if one["severity"] == "error"]
     shown = json.dumps(found, indent=1)
     assert {Path(one["file"]).name for one in found} == {"mistakes.py"}, shown

@@ -23,6 +23,7 @@ struct FrameCounts {
 impl FrameCounts {
     fn add(&mut self, wire: &Wire, decoded: &Decoded<'_>) {
         match decoded.event.as_ref().map(|event| &event.kind) {
+            Err(error) if is_incomplete(&error.to_string()) => self.recognised += 1,
             Err(_) | Ok(EventKind::Unknown(_)) => self.unknown += 1,
             // A decoder turns frames that it does not know into events with its own name.
             Ok(EventKind::Custom(custom)) if custom.name == wire.name => self.unknown += 1,
@@ -35,6 +36,11 @@ impl FrameCounts {
             ) => self.recognised += 1,
         }
     }
+}
+
+/// Whether an error is about an event that lacks a field: it is of the wire all the same.
+fn is_incomplete(error: &str) -> bool {
+    error.contains(" has no `") && !error.contains(" has no `type`")
 }
 
 impl Recognition {

@@ -253,6 +253,12 @@ fn an_input_of_another_wire_is_an_error_that_names_the_likely_wire() {
 }
 
 #[test]
+fn an_event_without_a_required_field_is_not_taken_for_another_wire() {
+    let folded = fold(&[], b"{\"type\":\"REPLY_END\"}\n");
+    assert_eq!(folded.problems, "error: line 1: NotAnEvent: REPLY_END has no `reply_id`\n");
+}
+
+#[test]
 fn nothing_in_nothing_out() {
     let folded = fold(&[], b"");
     assert_eq!((folded.messages.len(), folded.problems.as_str(), folded.status), (0, "", 0));
