@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import socket
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -14,6 +15,9 @@ from turnwire_server import Proxy, TurnwireServer
 
 import turnwire
 from turnwire import AsyncClient, AsyncSession, Msg
+
+# Generators of AgentScope's events, and the fake provider. Behind everything else: some modules have common names.
+sys.path += [str(Path(__file__).parents[3] / "tests/peers" / folder) for folder in ("agentscope", "stateless")]
 
 FAST = turnwire.Retry(min=0.01, max=0.1)
 
