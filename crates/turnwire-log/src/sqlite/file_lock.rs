@@ -59,6 +59,14 @@ impl FileLock {
     }
 }
 
+/// A child process that has just been forked has the same file open until it executes its program. Closing the file
+/// here would leave the lock with that child.
+impl Drop for FileLock {
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
+    }
+}
+
 /// What a lock file says.
 struct LockLines {
     pid: String,
@@ -110,4 +118,21 @@ fn check_owner(file: &File, path: &Path) -> Result<()> {
 #[expect(clippy::unnecessary_wraps, reason = "elsewhere it can fail")]
 fn check_owner(_: &File, _: &Path) -> Result<()> {
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dropped_lock_is_free_while_a_forked_child_still_has_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = folder.path().join("store.db");
+        let lock = FileLock::acquire(&store).unwrap();
+        let inherited = lock.0.try_clone().unwrap();
+        assert!(matches!(FileLock::acquire(&store), Err(Error::Locked(_))));
+        drop(lock);
+        FileLock::acquire(&store).unwrap();
+        drop(inherited);
+    }
 }
