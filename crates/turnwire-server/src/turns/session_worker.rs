@@ -331,8 +331,9 @@ impl Turns {
             ..MessageQuery::default()
         };
         self.extend_history(session, &mut history, &query, stop).await?;
-        input.iter().try_for_each(|message| add_message(&mut history, message))?;
+        // Without the input: the store may still refuse it.
         self.histories.insert(session, version, &history);
+        input.iter().try_for_each(|message| add_message(&mut history, message))?;
         Ok(history)
     }
 
