@@ -94,7 +94,7 @@ impl Server {
             tls: self.tls,
         });
         let looking = tokio::spawn(check_deadlines(Arc::clone(&all)));
-        let chores = tokio::spawn(crate::maintenance::run(Arc::clone(&self.app)));
+        let chores = tokio::spawn(Arc::clone(&self.app).run_maintenance());
         let node = self.app.cluster.clone();
         let node_work = node.clone().map(|node| tokio::spawn(node.run(Arc::clone(&self.app))));
         if let Err(error) = self.app.turns.recover().await {

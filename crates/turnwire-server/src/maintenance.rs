@@ -1,4 +1,5 @@
-//! Periodic tasks: evict idle sessions from memory, and apply retention. Started by `Server::run`.
+//! Periodic tasks: evict idle sessions from memory, and apply retention. Started by `Server::run`, or by the program that
+//! serves the router itself.
 
 use crate::App;
 use std::sync::Arc;
@@ -10,23 +11,26 @@ use turnwire_log::store::Retention;
 /// How often idle sessions are evicted.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Runs until the server stops.
-pub(crate) async fn run(app: Arc<App>) {
-    let every = app.config.retention.every.0.max(Duration::from_secs(1));
-    let mut sweep = interval_at(Instant::now() + SWEEP_INTERVAL, SWEEP_INTERVAL);
-    let mut retain = interval_at(Instant::now() + every, every);
-    sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    retain.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        tokio::select! {
-            () = app.shutdown.cancelled() => return,
-            _ = sweep.tick() => {
-                if let Err(error) = app.log.evict_idle().await {
-                    tracing::warn!(%error, "cannot give up the leases of idle sessions");
+impl App {
+    /// Evicts idle sessions from memory, and deletes what the settings of `retention` say, until [`shutdown`](Self::shutdown)
+    /// is cancelled. [`Server`](crate::Server) runs this; a program that serves [`router`](crate::router) itself spawns it.
+    pub async fn run_maintenance(self: Arc<Self>) {
+        let every = self.config.retention.every.0.max(Duration::from_secs(1));
+        let mut sweep = interval_at(Instant::now() + SWEEP_INTERVAL, SWEEP_INTERVAL);
+        let mut retain = interval_at(Instant::now() + every, every);
+        sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        retain.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = self.shutdown.cancelled() => return,
+                _ = sweep.tick() => {
+                    if let Err(error) = self.log.evict_idle().await {
+                        tracing::warn!(%error, "cannot give up the leases of idle sessions");
+                    }
+                    self.turns.forget_unloaded();
                 }
-                app.turns.forget_unloaded();
+                _ = retain.tick() => apply_retention(&self).await,
             }
-            _ = retain.tick() => apply_retention(&app).await,
         }
     }
 }
