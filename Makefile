@@ -22,7 +22,7 @@ must_not_skip = if [ "$${TURNWIRE_REQUIRE_ALL:-}" = 1 ]; then echo "$(1) is requ
 pytest = PYTHONPATH=tests/peers $(PEERS)/$(1)/bin/python -m pytest -q -p skips
 
 .PHONY: help run test test-rust test-server-on-postgres test-fuzz test-peers test-agentscope test-openai test-openapi test-anthropic test-stateless test-clients test-copilotkit \
-	test-ag-ui test-ai-sdk test-blocks test-together test-aimock test-server-peers test-eventsource test-browser-clients test-typescript test-python bench-python check-python \
+	test-ag-ui test-ai-sdk test-blocks test-together test-aimock test-server-peers test-eventsource test-browser-clients test-tutorial test-typescript test-python bench-python check-python \
 	test-console test-deploy test-dist dist dist-again bench-dist deploy-example console console-shots console-figures chromium postgres faketime nginx peers-build check check-rust check-typescript check-packages check-dependencies api-record format bench bench-server bench-cluster bench-before bench-agent bench-typescript abuse fuzz soak clean
 
 help: ## list the targets
@@ -96,7 +96,7 @@ bench-dist: dist ## the figures of the packages: sizes, start of the server, ins
 test-fuzz: ## every fuzz target for a few seconds
 	FUZZ_SEED=1 fuzz/run 4
 
-test-peers: test-agentscope test-openai test-openapi test-anthropic test-stateless test-ag-ui test-ai-sdk test-blocks test-together test-aimock test-server-peers test-eventsource test-browser-clients test-typescript test-python test-console test-deploy ## the real packages of other projects, and a browser, against Turnwire
+test-peers: test-agentscope test-openai test-openapi test-anthropic test-stateless test-ag-ui test-ai-sdk test-blocks test-together test-aimock test-server-peers test-eventsource test-browser-clients test-tutorial test-typescript test-python test-console test-deploy ## the real packages of other projects, and a browser, against Turnwire
 
 test-agentscope: $(PEERS)/agentscope/ready peers-build ## against the real agentscope package
 	TURNWIRE="$(CURDIR)/target/debug/turnwire" SAMPLES="$(EXAMPLES)/agentscope_samples" \
@@ -155,6 +155,10 @@ test-browser-clients: tests/peers/node/browser/node_modules/ready chromium peers
 	cd tests/peers/node/browser && TURNWIRE="$(CURDIR)/target/debug/turnwire" CHROMIUM="$(CHROMIUM)" \
 	node --test --test-reporter=spec
 
+test-tutorial: tests/peers/node/eventsource/node_modules/ready chromium postgres peers-build ## docs/tutorial.md: its commands in real terminals, its front end in a real Chromium, a fake provider, a real Postgres
+	cd tests/peers/node/tutorial && TURNWIRE="$(CURDIR)/target/debug/turnwire" CHROMIUM="$(CHROMIUM)" \
+	node --test --test-reporter=spec
+
 test-typescript: clients/typescript/node_modules/ready peers-build ## the TypeScript client against the real server
 	cd clients/typescript && TURNWIRE="$(CURDIR)/target/debug/turnwire" npm test --silent
 
@@ -208,11 +212,12 @@ check-rust:
 	$(call check_features,turnwire-agent --features http)
 	$(call check_features,turnwire-server)
 	$(call check_features,turnwire)
+	$(call check_features,embed)
 	$(doc)
 	$(PYTHON) tools/public-api/check.py
 
-# A crate without its default features: cargo builds the features of all crates of the workspace together, so the line
-# above does not find what is missing without one.
+# A crate by itself, without its default features: cargo builds the features of all crates of the workspace together, so the
+# line above does not find what is missing without one.
 check_features = cargo clippy --quiet --no-default-features -p $(1) -- -D warnings
 
 doc = RUSTDOCFLAGS="-D warnings" cargo doc --quiet --workspace --all-features --no-deps
@@ -232,7 +237,7 @@ check-python: $(PEERS)/python/ready
 
 # What would be published, without compiling it again: metadata, files, and dependencies that have a version.
 check-packages:
-	@cargo package --quiet --workspace --exclude turnwire-testkit --exclude turnwire-faults --no-verify --allow-dirty
+	@cargo package --quiet --workspace --exclude turnwire-testkit --exclude turnwire-faults --exclude embed --no-verify --allow-dirty
 
 check-dependencies:
 	@if ! cargo deny --version >/dev/null 2>&1; then \

@@ -6,7 +6,7 @@ import { appendFileSync, existsSync } from "node:fs";
  * The `skip` option of a test that cannot run: the reason, which is also added to the file TURNWIRE_SKIPS. Throws with
  * TURNWIRE_REQUIRE_ALL=1, which CI sets.
  */
-function skip(what, why) {
+export function skip(what, why) {
   if (process.env.TURNWIRE_REQUIRE_ALL === "1")
     throw new Error(`TURNWIRE_REQUIRE_ALL=1, but ${what} cannot run: ${why}`);
   if (process.env.TURNWIRE_SKIPS) appendFileSync(process.env.TURNWIRE_SKIPS, `skipped: ${what}: ${why}\n`);
