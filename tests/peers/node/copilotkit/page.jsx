@@ -7,6 +7,15 @@ import { z } from "zod";
 
 const { runtime, thread } = Object.fromEntries(new URLSearchParams(location.search));
 
+/** The values of a call's input. While it arrives, the input is not complete JSON yet. */
+function valuesOf(input) {
+  try {
+    return Object.values(JSON.parse(input)).join(" ");
+  } catch {
+    return input;
+  }
+}
+
 /** A message: its text, its calls, and the result of a call. */
 function Message({ message: { role, content, toolCalls = [] } }) {
   return (
@@ -14,7 +23,7 @@ function Message({ message: { role, content, toolCalls = [] } }) {
       {typeof content === "string" && <p>{content}</p>}
       {toolCalls.map(({ id, function: { name, arguments: input } }) => (
         <p key={id}>
-          [{name} {Object.values(JSON.parse(input || "{}")).join(" ")}]
+          [{name} {valuesOf(input)}]
         </p>
       ))}
     </article>
