@@ -166,8 +166,9 @@ class Reader {
     if (isShown) next.isSeen = true;
   }
 
-  /** Opens a page, or the same one again. */
+  /** Opens a page, or the same one again. Its web server may still be starting. */
   async open(url) {
+    if (url) await until(() => isOpen(new URL(url).port), `nothing listens at ${url}`);
     // It can send when it follows its session.
     const isReady = this.page.waitForResponse((response) => response.url().endsWith("/events"));
     await Promise.all([isReady, url ? this.page.goto(url) : this.page.reload()]);
