@@ -11,6 +11,8 @@ SOAK_ROUNDS ?= 1000
 CLUSTER_ROUNDS ?= 200
 FAILOVERS ?= 10
 EXAMPLES := $(CURDIR)/target/debug/examples
+# The examples that are npm packages.
+PAGES := $(addprefix examples/,react-chat ai-sdk-chat ag-ui-page)
 BIOME := tools/typescript/node_modules/.bin/biome
 
 # Checks that cannot run on this machine add a line here, and `make test` lists them at its end. With
@@ -22,7 +24,7 @@ must_not_skip = if [ "$${TURNWIRE_REQUIRE_ALL:-}" = 1 ]; then echo "$(1) is requ
 pytest = PYTHONPATH=tests/peers $(PEERS)/$(1)/bin/python -m pytest -q -p skips
 
 .PHONY: help run test test-rust test-server-on-postgres test-fuzz test-peers test-agentscope test-openai test-openapi test-anthropic test-stateless test-clients test-copilotkit \
-	test-ag-ui test-ai-sdk test-blocks test-together test-aimock test-server-peers test-eventsource test-browser-clients test-tutorial test-typescript test-python bench-python check-python \
+	test-ag-ui test-ai-sdk test-blocks test-together test-aimock test-server-peers test-eventsource test-browser-clients test-tutorial test-typescript test-python test-examples bench-python check-python \
 	test-console test-deploy test-dist dist dist-again bench-dist deploy-example console console-shots console-figures chromium postgres faketime nginx peers-build check check-rust check-typescript check-packages check-dependencies api-record format bench bench-server bench-cluster bench-before bench-agent bench-typescript abuse fuzz soak clean
 
 help: ## list the targets
@@ -96,7 +98,7 @@ bench-dist: dist ## the figures of the packages: sizes, start of the server, ins
 test-fuzz: ## every fuzz target for a few seconds
 	FUZZ_SEED=1 fuzz/run 4
 
-test-peers: test-agentscope test-openai test-openapi test-anthropic test-stateless test-ag-ui test-ai-sdk test-blocks test-together test-aimock test-server-peers test-eventsource test-browser-clients test-tutorial test-typescript test-python test-console test-deploy ## the real packages of other projects, and a browser, against Turnwire
+test-peers: test-agentscope test-openai test-openapi test-anthropic test-stateless test-ag-ui test-ai-sdk test-blocks test-together test-aimock test-server-peers test-eventsource test-browser-clients test-tutorial test-typescript test-python test-examples test-console test-deploy ## the real packages of other projects, and a browser, against Turnwire
 
 test-agentscope: $(PEERS)/agentscope/ready peers-build ## against the real agentscope package
 	TURNWIRE="$(CURDIR)/target/debug/turnwire" SAMPLES="$(EXAMPLES)/agentscope_samples" \
@@ -163,16 +165,24 @@ test-typescript: clients/typescript/node_modules/ready peers-build ## the TypeSc
 	cd clients/typescript && TURNWIRE="$(CURDIR)/target/debug/turnwire" npm test --silent
 
 test-python: $(PEERS)/python/ready peers-build ## the Python package: its native module, types, client and publisher, with the real frameworks and the real server
-	$(call python_wheel,dev)
+	$(call python_wheel,dev,python)
 	cd clients/python && TURNWIRE="$(CURDIR)/target/debug/turnwire" PYTHONPATH="$(CURDIR)/tests/peers" $(CURDIR)/$(PEERS)/python/bin/python -m pytest -q -p skips
 
-# Builds the wheel with this profile of Cargo, and installs it. Its Cargo workspace is its own. With PYTHON_BINARY, the
-# path of a turnwire binary, the wheel carries it.
+# Builds the wheel with this profile of Cargo, and installs it into the environment of this peer. Its Cargo workspace is its own.
+# With PYTHON_BINARY, the path of a turnwire binary, the wheel carries it.
 python_wheel = rm -rf $(PEERS)/python/wheels clients/python/python/turnwire/bin && cd clients/python && \
 	{ [ -z "$${PYTHON_BINARY:-}" ] || install -D -m 755 "$$PYTHON_BINARY" python/turnwire/bin/turnwire; } && \
 	PATH="$(CURDIR)/$(PEERS)/python/bin:$$PATH" CARGO_TARGET_DIR="$(CURDIR)/target/python" \
 	maturin build --quiet --locked --profile $(1) --compatibility linux --out "$(CURDIR)/$(PEERS)/python/wheels" && \
-	"$(CURDIR)/$(PEERS)/python/bin/pip" install --quiet --disable-pip-version-check --no-deps --force-reinstall "$(CURDIR)"/$(PEERS)/python/wheels/*.whl
+	"$(CURDIR)/$(PEERS)/$(2)/bin/pip" install --quiet --disable-pip-version-check --no-deps --force-reinstall "$(CURDIR)"/$(PEERS)/python/wheels/*.whl
+
+# The React chat imports the TypeScript client as it is now.
+test-examples: $(PEERS)/python/ready $(PEERS)/examples/ready $(addsuffix /node_modules/ready,$(PAGES) tests/peers/node/browser) chromium peers-build ## the examples, started by the commands of their READMEs: the services with the real agentscope package, the pages in a real Chromium
+	$(call python_wheel,dev,examples)
+	TURNWIRE="$(CURDIR)/target/debug/turnwire" $(call pytest,examples) tests/peers/examples
+	cd clients/typescript && npm run --silent build
+	cd tests/peers/node/examples && TURNWIRE="$(CURDIR)/target/debug/turnwire" CHROMIUM="$(CHROMIUM)" \
+	node --test --test-reporter=spec
 
 test-console: console/node_modules/ready $(addprefix tests/peers/node/,$(addsuffix /node_modules/ready,ag-ui ai-sdk)) chromium peers-build ## the console: console/dist is up to date, and works in a real Chromium
 	cd console && npm run --silent check && npm test --silent
@@ -232,8 +242,11 @@ check-typescript: tools/typescript/node_modules/ready
 check-python: $(PEERS)/python/ready
 	cargo fmt --manifest-path clients/python/Cargo.toml --check
 	CARGO_TARGET_DIR="$(CURDIR)/target/python" cargo clippy --quiet --locked --manifest-path clients/python/Cargo.toml -- -D warnings
-	cd clients/python && $(CURDIR)/$(PEERS)/python/bin/ruff format --quiet --check && $(CURDIR)/$(PEERS)/python/bin/ruff check --quiet
+	cd clients/python && $(call ruff,format --check) && $(call ruff,check)
 	PATH="$(CURDIR)/$(PEERS)/python/bin:$$PATH" python clients/python/tools/unasync.py --check
+
+# In clients/python: on the package, the examples and their tests, with the rules of the package.
+ruff = "$(CURDIR)/$(PEERS)/python/bin/ruff" $(1) --quiet --config pyproject.toml . ../../examples/*/ ../../tests/peers/examples
 
 # What would be published, without compiling it again: metadata, files, and dependencies that have a version.
 check-packages:
@@ -250,7 +263,7 @@ format: tools/typescript/node_modules/ready $(PEERS)/python/ready ## format all 
 	cargo fmt --all
 	cargo fmt --manifest-path fuzz/Cargo.toml
 	cargo fmt --manifest-path clients/python/Cargo.toml
-	cd clients/python && $(CURDIR)/$(PEERS)/python/bin/ruff format --quiet
+	cd clients/python && $(call ruff,format)
 	$(BIOME) check --colors=off --write
 
 bench: $(PEERS)/agentscope/ready $(PEERS)/bench/ready bench-server ## the figures of docs/benchmarks.md, beside the packages that others use
@@ -278,7 +291,7 @@ bench-typescript: clients/typescript/node_modules/ready ## the cost of the fold 
 
 bench-python: $(PEERS)/python/ready ## the fold in Python beside AgentScope's, and the cost of publishing
 	cargo build --quiet --release -p turnwire
-	$(call python_wheel,release)
+	$(call python_wheel,release,python)
 	TURNWIRE="$(CURDIR)/target/release/turnwire" $(CURDIR)/$(PEERS)/python/bin/python clients/python/bench/bench.py
 
 abuse: ## attack a server: memory and time under each attack, beside the bound (ATTACKS="NAME …" for some)
@@ -328,7 +341,10 @@ tests/peers/node/%/node_modules/ready: tests/peers/node/%/package-lock.json
 	cd tests/peers/node/$* && npm ci --silent --no-audit --no-fund
 	touch $@
 
-clients/typescript/node_modules/ready console/node_modules/ready tools/typescript/node_modules/ready: %/node_modules/ready: %/package-lock.json
+# It builds the TypeScript client after its own packages.
+examples/react-chat/node_modules/ready: clients/typescript/node_modules/ready
+
+clients/typescript/node_modules/ready console/node_modules/ready tools/typescript/node_modules/ready $(addsuffix /node_modules/ready,$(PAGES)): %/node_modules/ready: %/package-lock.json
 	cd $* && npm ci --silent --no-audit --no-fund
 	touch $@
 
@@ -336,4 +352,5 @@ clean: ## remove everything that was built or installed
 	cargo clean
 	rm -rf clients/python/python/turnwire/*.so clients/python/python/turnwire/bin
 	rm -rf fuzz/target fuzz/corpus fuzz/artifacts tests/peers/node/*/node_modules \
-	clients/typescript/node_modules clients/typescript/dist console/node_modules tools/typescript/node_modules
+	clients/typescript/node_modules clients/typescript/dist console/node_modules tools/typescript/node_modules \
+	examples/*/node_modules examples/*/dist

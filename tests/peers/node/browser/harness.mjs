@@ -94,19 +94,30 @@ behavior = "ask"
 command = ["${process.execPath}", "${here}/tools-server.mjs"]
 `;
 
+/** Like the test `t`, but `after` ends the latest first, and all also if one fails. */
+export function latestFirst(t) {
+  const ends = [];
+  t.after(async () => {
+    let failed;
+    for (const end of ends.reverse()) {
+      try {
+        await end();
+      } catch (error) {
+        failed ??= error;
+      }
+    }
+    if (failed) throw failed;
+  });
+  return { after: (end) => ends.push(end) };
+}
+
 /**
  * Everything that a test needs: the page's origin, a server that lets it in, and a proxy between them that can cut. The
  * agent `travel` has a provider and two tools of its own, `plain` only a provider, and `demo` neither. `code(url)` is the page if
  * it is none of `pages/`.
  */
 export async function start(t, name, { rate = 0, code, folder = `${here}/pages` } = {}) {
-  const ends = [];
-  const inOrder = { after: (end) => ends.push(end) };
-  t.after(async () => {
-    let failed;
-    for (const end of ends.reverse()) await Promise.resolve(end()).catch((error) => (failed ??= error));
-    if (failed) throw failed;
-  });
+  const inOrder = latestFirst(t);
   const origin = await servePage(inOrder, name);
   const provider = await startProvider(inOrder);
   const server = await serve(inOrder, { settings: settings(provider), rate, options: ["--origin", origin] });
