@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+import os
 import signal
 import subprocess
 import sys
@@ -307,3 +309,201 @@ def test_text_that_is_no_unicode_is_published(client: Client, publish: Callable[
     publisher.send({"type": "CUSTOM", "name": "half", "value": "\ud800"})
     publisher.flush(10)
     assert texts(client, session) == ["héllo 🙂"]
+
+
+def test_events_as_text_get_ids_like_those_of_dictionaries(
+    client: Client, publish: Callable[..., Publisher], session: str
+) -> None:
+    publisher = publish(session)
+    events: list[dict[str, Any]] = []
+    story(events.append, 5).end()
+    for at, event in enumerate(events):
+        text = json.dumps(event, indent=2 if at % 2 else None)
+        publisher.send(text if at % 3 else text.encode())
+    publisher.flush(10)
+    assert (texts(client, session), publisher.skipped_count) == ([whole(5)], 0)
+    for wrong in ("{oops", "[]", b"1"):
+        with pytest.raises(ValueError, match=r"Expecting|JSON object"):
+            publisher.send(wrong)
+
+
+def test_an_event_that_cannot_be_read_is_left_out_alone(
+    client: Client, publish: Callable[..., Publisher], session: str
+) -> None:
+    publisher = publish(session)
+    reply = story(publisher.send, 20)
+    publisher.send({"type": "TEXT_BLOCK_DELTA", "reply_id": 5})
+    reply.text("the end")
+    reply.end()
+    publisher.flush(10)
+    assert texts(client, session) == [whole(20) + "the end"]
+    assert [one["type"] for one in publisher.skipped] == ["TEXT_BLOCK_DELTA"]
+    strict = publish(session, tolerant=False)
+    strict.send({"type": "TEXT_BLOCK_DELTA", "reply_id": 5})
+    with pytest.raises(TurnwireError) as error:
+        strict.flush(10)
+    assert error.value.type == "not_an_event"
+
+
+def test_batches_grow_again_after_an_event_that_is_too_large(
+    client: Client, publish: Callable[..., Publisher], session: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publisher = publish(session, linger=1.0, max_bytes=1 << 30)
+    batches: list[int] = []
+    post = publisher._post
+    monkeypatch.setattr(publisher, "_post", lambda batch: (batches.append(len(batch)), post(batch))[1])
+    reply = story(publisher.send, 500)
+    reply.text("x" * (64 << 20))
+    for at in range(500):
+        reply.text(f"word{at} ")
+    reply.end()
+    publisher.flush(60)
+    assert (texts(client, session), publisher.skipped_count) == ([whole(500) * 2], 1)
+    assert batches[-1] > 100
+    assert len(batches) < 50
+
+
+@pytest.mark.anyio
+async def test_publishers_that_wait_leave_the_executor_to_others(start_server: Callable[..., TurnwireServer]) -> None:
+    running = start_server()
+    running.process.send_signal(signal.SIGSTOP)
+    publishers = [Publisher(f"s{at}", url=running.url, max_bytes=100, retry=FAST) for at in range(100)]
+    custom = {"type": "CUSTOM", "name": "x", "value": "y" * 100}
+    for publisher in publishers:
+        publisher.send(custom)
+    waiting = [asyncio.create_task(publisher.asend(custom)) for publisher in publishers]
+    waiting += [asyncio.create_task(publisher.aflush()) for publisher in publishers]
+    await asyncio.sleep(0)
+    assert await asyncio.wait_for(asyncio.to_thread(lambda: "free"), 10) == "free"
+    assert not any(task.done() for task in waiting)
+    with pytest.raises(TimeoutError, match="2 events are not stored"):
+        await publishers[0].aflush(0.1)
+    running.process.send_signal(signal.SIGCONT)
+    await asyncio.gather(*waiting)
+    assert {publisher.stored for publisher in publishers} == {2}
+    for publisher in publishers:
+        await publisher.aclose(10)
+
+
+@pytest.mark.anyio
+async def test_an_event_whose_task_was_cancelled_keeps_its_place(start_server: Callable[..., TurnwireServer]) -> None:
+    running = start_server()
+    running.process.send_signal(signal.SIGSTOP)
+    events: list[dict[str, Any]] = []
+    story(events.append, 3).end()
+    with Publisher("s", url=running.url, max_bytes=1, retry=FAST) as publisher:
+        publisher.send(events[0])
+        waiting = [asyncio.create_task(publisher.asend(event)) for event in events[1:]]
+        await asyncio.sleep(0)
+        for task in waiting:
+            task.cancel()
+        await asyncio.wait(waiting)
+        assert all(task.cancelled() for task in waiting)
+        running.process.send_signal(signal.SIGCONT)
+        await publisher.aflush(30)
+    with Client(running.url) as client:
+        assert (texts(client, "s"), publisher.skipped_count) == ([whole(3)], 0)
+
+
+def test_what_is_left_when_a_publisher_closes_is_sent_later(
+    start_server: Callable[..., TurnwireServer], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    running = start_server()
+    running.process.send_signal(signal.SIGSTOP)
+    spool = tmp_path / "spool"
+    publisher = Publisher("s", url=running.url, spool=spool, retry=FAST)
+    story(publisher.send).end()
+    with pytest.raises(TimeoutError):
+        publisher.close(0.05)
+    running.process.send_signal(signal.SIGCONT)
+    until(lambda: publisher.error or not spool.read_bytes(), "the events are not sent")
+    with Client(running.url) as client:
+        assert texts(client, "s") == [whole(50)]
+    assert publisher.error is None
+    # The file is free for the next one.
+    until(lambda: publisher._spool and publisher._spool._file.closed, "the file stays open")
+    Publisher("s", url=running.url, spool=spool).close(10)
+    assert caplog.text == ""
+
+
+FORKS = """
+    import os, sys, turnwire
+    url, session = sys.argv[1:]
+
+    def story(name):
+        with turnwire.Publisher(f"{session}-{name}", url=url) as publisher:
+            for _ in range(20):
+                reply = turnwire.ReplyWriter(publisher.send)
+                for at in range(20):
+                    reply.text(f"word{at} ")
+                reply.end()
+                publisher.flush()
+
+    client = turnwire.Client(url)
+    client.me()
+    story("before")
+    kept = turnwire.Publisher(session, url=url)
+    kept.send({"type": "CUSTOM", "name": "of the parent", "value": {}})
+    children = []
+    for at in range(3):
+        child = os.fork()
+        if child == 0:
+            story(at)
+            assert client.me()["scopes"]
+            sys.exit()
+        children.append(child)
+    story("parent")
+    assert client.me()["scopes"]
+    assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_processes_that_are_forked_do_not_share_connections(
+    client: Client, server: TurnwireServer, session: str
+) -> None:
+    command = [sys.executable, "-c", textwrap.dedent(FORKS), server.url, session]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    for name in ("before", "parent", 0, 1, 2):
+        assert texts(client, f"{session}-{name}") == [whole(20)] * 20
+    # The children do not send what their parent has.
+    assert client.session(session).get()["last_seq"] == 1
+
+
+FULL = """
+    import resource, sys, turnwire
+    url, spool = sys.argv[1:]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+    publisher = turnwire.Publisher("s", url=url, spool=spool, producer="worker", fence=1)
+    try:
+        for at in range(100):
+            publisher.send({"type": "CUSTOM", "name": f"event {at}", "value": {}})
+    except OSError:
+        print(at, flush=True)
+        sys.stdin.readline()
+"""
+
+
+def test_a_full_disk_leaves_no_half_of_an_event(start_server: Callable[..., TurnwireServer], tmp_path: Path) -> None:
+    running = start_server()
+    running.process.send_signal(signal.SIGSTOP)
+    spool = tmp_path / "spool"
+    command = [sys.executable, "-c", textwrap.dedent(FULL), running.url, str(spool)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        stored = int(process.stdout.readline())
+        process.kill()
+    running.process.send_signal(signal.SIGCONT)
+    assert 2 < stored < 100
+    assert spool.read_bytes().endswith(b"\n")
+    Publisher("s", url=running.url, spool=spool, producer="worker", fence=1, retry=FAST).close(30)
+    with Client(running.url) as client:
+        names = [json.loads(line)["name"] for line in client.session("s").export().splitlines()]
+    assert names == [f"event {at}" for at in range(stored)]
+
+
+def test_an_address_without_a_protocol_is_refused_at_once() -> None:
+    for make in (Client, lambda url: Publisher("s", url=url)):
+        with pytest.raises(ValueError, match="begins with http"):
+            make("localhost:4747")

@@ -57,7 +57,10 @@ class Connection:
 
 def find_url(url: str | None) -> str:
     """The server's URL: as given, or from the environment, or the default of `turnwire serve`."""
-    return (url or os.environ.get("TURNWIRE_URL") or DEFAULT_URL).rstrip("/")
+    found = (url or os.environ.get("TURNWIRE_URL") or DEFAULT_URL).rstrip("/")
+    if not found.startswith(("http://", "https://")):
+        raise ValueError(f"the URL of a server begins with http:// or https://, not {found!r}")
+    return found
 
 
 def new_id() -> str:

@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import os
 import socket
 import threading
 import weakref
-from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from typing import Any, TypeAlias
 
 import httpx
 
@@ -46,11 +47,17 @@ class AsyncConnections:
 
 
 class SyncConnections:
-    """The connections of a synchronous client. Threads share them."""
+    """The connections of a synchronous client. Threads share them; a process that is forked opens its own."""
 
     def __init__(self, transport: httpx.BaseTransport | None = None) -> None:
         self._transport = transport
         self._client: httpx.Client | None = None
+        self._lock = threading.Lock()
+        _pools.add(self)
+
+    def forget(self) -> None:
+        """After a fork: the connections are the parent's, and another thread may have had the lock."""
+        self._client = None
         self._lock = threading.Lock()
 
     def client(self) -> httpx.Client:
@@ -64,6 +71,18 @@ class SyncConnections:
             client, self._client = self._client, None
         if client is not None:
             client.close()
+
+
+_pools: weakref.WeakSet[SyncConnections] = weakref.WeakSet()
+
+
+def _forget_connections() -> None:
+    for pool in list(_pools):
+        pool.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_connections)
 
 
 class AsyncStop:
@@ -126,6 +145,18 @@ def _shut_down(response: httpx.Response) -> None:
         # It may have ended already.
         with contextlib.suppress(OSError):
             found.shutdown(socket.SHUT_RDWR)
+
+
+async def async_end(events: AsyncGenerator[Any, None]) -> None:
+    """Ends a generator that nobody reads from; one that another task reads from ends when its connection does."""
+    with contextlib.suppress(RuntimeError):
+        await events.aclose()
+
+
+def sync_end(events: Generator[Any, None, None]) -> None:
+    """Ends a generator that nobody reads from; one that another thread reads from ends when its connection does."""
+    with contextlib.suppress(ValueError):
+        events.close()
 
 
 async def async_token(token: AsyncToken) -> str | None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import errno
 import itertools
 import json
 import logging
@@ -24,7 +25,8 @@ import time
 import uuid
 import weakref
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, cast
@@ -47,11 +49,21 @@ _MAX_SKIPPED = 100
 # A thread that has nothing to send ends after so many seconds.
 _IDLE = 5.0
 # At the end of the program, the publishers together have so many seconds to send what is left.
-_EXIT_PATIENCE = 10.0
+EXIT_PATIENCE = 10.0
+# What the server says of an event that it cannot read, or that is too large. It refuses the whole batch.
+_UNREADABLE = ("not_json", "not_an_event", "not_utf8")
 
 _encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _open: weakref.WeakSet[Publisher] = weakref.WeakSet()
 _connections = SyncConnections()
+
+
+@dataclass
+class _Waiting:
+    """An event that waits for room in the buffer."""
+
+    line: bytes
+    is_accepted: bool = False
 
 
 class Publisher:
@@ -107,10 +119,15 @@ class Publisher:
         self._changed = threading.Condition()
         self._buffer: deque[bytes] = deque()
         self._bytes = 0
+        # Behind the buffer, in their order. The thread moves them.
+        self._waiting: deque[_Waiting] = deque()
+        # Each wakes a coroutine that waits.
+        self._wakers: set[Callable[[], None]] = set()
         self._error: TurnwireError | None = None
         self._is_sending = False
         self._is_idle = False
-        self._is_urgent = False
+        # How many wait for `flush`: a batch then does not linger.
+        self._flushing = 0
         self._is_closed = False
         self._batch_events = _BATCH_EVENTS
         self._spool = _Spool(Path(spool), max_bytes) if spool is not None else None
@@ -122,7 +139,7 @@ class Publisher:
         _open.add(self)
 
     def __repr__(self) -> str:
-        return f"<Publisher {self.session!r} as {self.producer}.{self.fence}, {len(self._buffer)} to send>"
+        return f"<Publisher {self.session!r} as {self.producer}.{self.fence}, {self._left()} to send>"
 
     @property
     def error(self) -> TurnwireError | None:
@@ -130,56 +147,129 @@ class Publisher:
         return self._error
 
     def send(self, event: AnyEvent | Any) -> None:
-        """Publishes an event: a dictionary, JSON, or a model of pydantic. A dictionary without an `id` gets one. Waits
-        only while the buffer is full."""
+        """Publishes an event: a dictionary, its JSON, or a model of pydantic. One without an `id` gets one. Waits only
+        while the buffer is full."""
         line = self.encode(event)
         with self._changed:
-            while not self._put(line):
-                self._changed.wait()
+            waiting = self._put(line)
+            if waiting is not None:
+                self._changed.wait_for(lambda: self._is_accepted(waiting))
 
     async def asend(self, event: AnyEvent | Any) -> None:
-        """The same in a coroutine: other tasks run while the buffer is full."""
-        line = self.encode(event)
+        """The same in a coroutine: other tasks run while the buffer is full. An event is published also if the task is
+        cancelled while it waits."""
+        await self.accepted(self.put(self.encode(event)))
+
+    def put(self, line: bytes) -> _Waiting | None:
+        """Publishes a line of `encode`, and never waits: returns what is left to wait for."""
         with self._changed:
-            if self._put(line):
-                return
-        await asyncio.to_thread(self._wait_and_put, line)
+            return self._put(line)
+
+    async def accepted(self, waiting: _Waiting | None) -> None:
+        """Waits until there was room for an event of `put`."""
+        if waiting is not None:
+            await self._wait(lambda: self._is_accepted(waiting))
 
     def flush(self, timeout: float | None = None) -> None:
         """Waits until all events are stored. Raises the error of the publisher, or `TimeoutError`."""
-        end = None if timeout is None else time.monotonic() + timeout
         with self._changed:
-            self._is_urgent = True
-            self._changed.notify_all()
-            while self._buffer and self._error is None:
-                left = None if end is None else end - time.monotonic()
-                if left is not None and left <= 0:
-                    raise TimeoutError(f"{len(self._buffer)} events are not stored after {timeout} seconds")
-                self._start_sending()
-                self._changed.wait(left)
-            self._is_urgent = False
-            if self._error is not None:
-                raise self._error
+            self._begin_flush()
+            try:
+                is_flushed = self._changed.wait_for(self._is_flushed, timeout)
+            finally:
+                self._flushing -= 1
+            self._end_flush(is_flushed, timeout)
 
     async def aflush(self, timeout: float | None = None) -> None:
         """The same in a coroutine."""
-        await asyncio.to_thread(self.flush, timeout)
+        with self._changed:
+            self._begin_flush()
+        try:
+            is_flushed = await self._wait(self._is_flushed, timeout)
+        finally:
+            with self._changed:
+                self._flushing -= 1
+        self._end_flush(is_flushed, timeout)
 
     def close(self, timeout: float | None = None) -> None:
-        """Flushes, and accepts no more events."""
+        """Flushes, and accepts no more events. What is not stored after `timeout` seconds is still sent while the
+        program runs."""
         try:
             self.flush(timeout)
         finally:
-            with self._changed:
-                self._is_closed = True
-                self._changed.notify_all()
+            self._close()
+
+    async def aclose(self, timeout: float | None = None) -> None:
+        """The same in a coroutine."""
+        try:
+            await self.aflush(timeout)
+        finally:
+            self._close()
+
+    def _begin_flush(self) -> None:
+        self._flushing += 1
+        self._start_sending()
+        self._notify()
+
+    def _is_flushed(self) -> bool:
+        return not self._left() or self._error is not None
+
+    def _end_flush(self, is_flushed: bool, timeout: float | None) -> None:
+        if self._error is not None:
+            raise self._error
+        if not is_flushed:
+            raise TimeoutError(f"{self._left()} events are not stored after {timeout} seconds")
+
+    def _left(self) -> int:
+        return len(self._buffer) + len(self._waiting)
+
+    def _close(self) -> None:
+        with self._changed:
+            self._is_closed = True
+            self._notify()
+            self._release()
+
+    def _release(self) -> None:
+        """Lets go of the file, if nothing uses it any more."""
+        if self._is_closed and not self._is_sending and self._is_flushed():
             _open.discard(self)
             if self._spool is not None:
                 self._spool.close()
 
-    async def aclose(self, timeout: float | None = None) -> None:
-        """The same in a coroutine."""
-        await asyncio.to_thread(self.close, timeout)
+    def _notify(self) -> None:
+        """Wakes who waits. Called with the lock."""
+        self._changed.notify_all()
+        for wake in self._wakers:
+            wake()
+
+    async def _wait(self, is_over: Callable[[], bool], timeout: float | None = None) -> bool:
+        """Waits for a condition, which is checked with the lock. It takes no thread of the event loop's executor:
+        publishers that wait for a server must not keep others from theirs."""
+        loop, woken = asyncio.get_running_loop(), asyncio.Event()
+
+        def wake() -> None:
+            # The loop may have been closed meanwhile.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(woken.set)
+
+        end = None if timeout is None else loop.time() + timeout
+        timer = None if end is None else loop.call_at(end, woken.set)
+        with self._changed:
+            self._wakers.add(wake)
+        try:
+            while True:
+                with self._changed:
+                    if is_over():
+                        return True
+                if end is not None and loop.time() >= end:
+                    return False
+                await woken.wait()
+                woken.clear()
+        finally:
+            if timer is not None:
+                timer.cancel()
+            with self._changed:
+                self._wakers.discard(wake)
 
     def __enter__(self) -> Self:
         return self
@@ -198,14 +288,10 @@ class Publisher:
         await self.aclose()
 
     def encode(self, event: AnyEvent | Any) -> bytes:
-        """The event as a line with an id."""
-        if isinstance(event, bytes):
-            return event.strip() + b"\n"
-        if isinstance(event, str):
-            return event.strip().encode() + b"\n"
+        """The event as a line of JSON with an id."""
         if type(event) is not dict and not isinstance(event, Mapping):
-            line: str = event.model_dump_json()
-            return line.encode() + b"\n"
+            text: str | bytes = event if isinstance(event, str | bytes) else event.model_dump_json()
+            return self._with_id(text)
         fields = cast("Mapping[str, Any]", event)
         if not fields.get("id") or not fields.get("created_at"):
             id, created_at = fields.get("id") or self._ids(), fields.get("created_at") or now()
@@ -215,33 +301,56 @@ class Publisher:
         except UnicodeEncodeError:  # Half of a surrogate pair.
             return json.dumps(fields).encode("ascii") + b"\n"
 
-    def _put(self, line: bytes) -> bool:
-        """Puts a line into the buffer, unless it is full. A line that is larger than the buffer may be alone in it."""
+    def _with_id(self, text: str | bytes) -> bytes:
+        """JSON as a line. Without an id, an event that is sent again could not be recognised."""
+        event = json.loads(text)
+        if not isinstance(event, dict):
+            raise ValueError(f"an event is a JSON object, not {text[:40]!r}")
+        fields = cast("dict[str, Any]", event)
+        line = (text.encode() if isinstance(text, str) else text).strip()
+        is_complete = fields.get("id") and fields.get("created_at") and b"\n" not in line
+        return line + b"\n" if is_complete else self.encode(fields)
+
+    def _put(self, line: bytes) -> _Waiting | None:
+        """Puts a line into the buffer, or behind it if it is full. A line that is larger than the buffer may be alone
+        in it."""
         if self._error is not None:
             raise self._error
         if self._is_closed:
             raise RuntimeError("the publisher is closed")
-        if self._buffer and self._bytes + len(line) > self._max_bytes:
-            return False
-        if self._spool is not None:
-            self._spool.write(line)
-        self._buffer.append(line)
-        self._bytes += len(line)
+        if self._waiting or not self._has_room(line):
+            waiting = _Waiting(line)
+            self._waiting.append(waiting)
+            return waiting
+        self._accept(line)
         if not self._is_sending:
             self._start_sending()
         elif self._is_idle:
             self._changed.notify_all()
-        return True
+        return None
 
-    def _wait_and_put(self, line: bytes) -> None:
-        with self._changed:
-            while not self._put(line):
-                self._changed.wait()
+    def _has_room(self, line: bytes) -> bool:
+        return not self._buffer or self._bytes + len(line) <= self._max_bytes
+
+    def _accept(self, line: bytes) -> None:
+        if self._spool is not None:
+            self._spool.write(line)
+        self._buffer.append(line)
+        self._bytes += len(line)
+
+    def _is_accepted(self, waiting: _Waiting) -> bool:
+        if self._error is not None and not waiting.is_accepted:
+            raise self._error
+        return waiting.is_accepted
 
     def _start_sending(self) -> None:
-        if not self._is_sending and self._buffer and self._error is None:
-            self._is_sending = True
+        if self._is_sending or not self._buffer or self._error is not None:
+            return
+        self._is_sending = True
+        try:
             threading.Thread(target=self._run, name=f"turnwire-{self.session}", daemon=True).start()
+        except RuntimeError:  # The program ends: `_exit` sends what is left.
+            self._is_sending = False
 
     def _run(self) -> None:
         """The thread: sends what there is, and ends when nothing has come for a while."""
@@ -254,9 +363,10 @@ class Publisher:
                         self._is_idle = False
                     if not self._buffer:
                         self._is_sending = False
+                        self._release()
                         return
-                    if not self._is_urgent and len(self._buffer) < self._batch_events:
-                        self._changed.wait_for(lambda: self._is_urgent, self._linger)
+                    if not self._flushing and len(self._buffer) < self._batch_events:
+                        self._changed.wait_for(lambda: self._flushing, self._linger)
                 self._send_batch()
         except TurnwireError as error:
             self._give_up(error)
@@ -268,7 +378,9 @@ class Publisher:
         with self._changed:
             self._error = error
             self._is_sending = False
-            self._changed.notify_all()
+            self._waiting.clear()
+            self._notify()
+            self._release()
 
     def _take(self) -> list[bytes]:
         """The next batch. It stays in the buffer until it is stored."""
@@ -292,7 +404,7 @@ class Publisher:
                 stored = self._post(batch)
                 break
             except TurnwireError as error:
-                if error.status == 413 and self._drop_too_large(batch, error):
+                if (error.status == 413 or error.type in _UNREADABLE) and self._leave_out(batch, error):
                     continue
                 # Another reply is open: it may end. The token may have expired.
                 may_pass = error.is_temporary or error.type == "busy"
@@ -330,15 +442,16 @@ class Publisher:
         except httpx.TransportError as failed:
             raise lost(failed, self.url) from None
 
-    def _drop_too_large(self, batch: list[bytes], error: TurnwireError) -> bool:
-        """Smaller batches; an event that is too large by itself is left out."""
-        self._batch_events = max(1, len(batch) // 2)
+    def _leave_out(self, batch: list[bytes], error: TurnwireError) -> bool:
+        """The batch has an event that the server cannot take: sends smaller ones, and leaves that event out when it is
+        alone. Returns whether there is something left to send."""
         if len(batch) > 1:
+            self._batch_events = len(batch) // 2
             return True
         if "tolerant" not in self._path:
             return False
-        event = json.loads(batch[0])
-        self._done(batch, {"skipped": [{"at": 0, "type": event.get("type"), "message": error.message}]})
+        kind = json.loads(batch[0]).get("type")
+        self._done(batch, {"skipped": [{"at": 0, "type": kind, "message": error.message}]})
         return bool(self._buffer)
 
     def _done(self, batch: list[bytes], answer: dict[str, Any]) -> None:
@@ -346,22 +459,27 @@ class Publisher:
         for one in skipped:
             logger.warning("an event was left out: %s %s", one.get("type"), one.get("message"))
         with self._changed:
+            self._batch_events = min(2 * self._batch_events, _BATCH_EVENTS)
             for _ in batch:
                 self._bytes -= len(self._buffer.popleft())
+            while self._waiting and self._has_room(self._waiting[0].line):
+                waiting = self._waiting.popleft()
+                self._accept(waiting.line)
+                waiting.is_accepted = True
             self.skipped += skipped[: _MAX_SKIPPED - len(self.skipped)]
             self.skipped_count += len(skipped)
             self.stored += answer.get("stored", 0) + answer.get("repeated", 0)
             self.last_event_id = answer.get("last_event_id", self.last_event_id)
             if self._spool is not None:
                 self._spool.stored(self._buffer)
-            self._changed.notify_all()
+            self._notify()
 
     def _exit(self, end: float) -> None:
         """At the end of the program no thread can be started: what is left is sent here."""
         with self._changed:
-            self._is_urgent = True
-            self._changed.notify_all()
-            self._changed.wait_for(lambda: not self._is_sending or not self._buffer, max(0.0, end - time.monotonic()))
+            self._flushing += 1
+            self._notify()
+            self._changed.wait_for(lambda: not self._is_sending or not self._left(), max(0.0, end - time.monotonic()))
             if self._is_sending or self._error is not None:
                 return
         while self._buffer and time.monotonic() < end:
@@ -393,7 +511,14 @@ class _Spool:
         return [line + b"\n" for line in lines if line]
 
     def write(self, line: bytes) -> None:
-        self._size += self._file.write(line)
+        try:
+            if self._file.write(line) != len(line):
+                raise OSError(errno.ENOSPC, "there is no room for an event", str(self._path))
+        except OSError:
+            # Nothing of it may stay: the next line would be behind it.
+            self._file.truncate(self._size)
+            raise
+        self._size += len(line)
 
     def stored(self, left: deque[bytes]) -> None:
         """Removes what is stored: when nothing is left, or the file has become large."""
@@ -427,7 +552,7 @@ def _lock(file: int) -> None:
 
 
 def _flush_all() -> None:
-    end = time.monotonic() + _EXIT_PATIENCE
+    end = time.monotonic() + EXIT_PATIENCE
     for publisher in list(_open):
         try:
             publisher._exit(end)
@@ -436,3 +561,6 @@ def _flush_all() -> None:
 
 
 atexit.register(_flush_all)
+if hasattr(os, "register_at_fork"):
+    # The parent sends what its publishers have.
+    os.register_at_fork(after_in_child=_open.clear)
