@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import httpx
 import pytest
 from turnwire_server import TurnwireServer
 
@@ -79,6 +80,74 @@ async def test_another_task_ends_a_watch(server: TurnwireServer) -> None:
         await watch.close()
         assert (await asyncio.wait_for(task, 10))[-1]["type"] == "REPLY_END"
         assert watch.connection == Connection("closed")
+
+
+async def test_a_watch_that_is_closed_gives_its_connection_back(server: TurnwireServer) -> None:
+    async with AsyncClient(server.url, retry=FAST) as client:
+        session = await client.create()
+        await session.ask("hello")
+        states: list[str] = []
+        async with session.watch(on_connection=lambda connection: states.append(connection.state)) as watch:
+            async for event in watch:
+                if event["type"] == "REPLY_END":
+                    break
+            assert client.http.stops
+        assert (states, watch.connection) == (["connecting", "live", "closed"], Connection("closed"))
+        assert not client.http.stops
+        with pytest.raises(StopAsyncIteration):
+            await anext(watch)
+
+
+class Held(httpx.AsyncHTTPTransport):
+    """Holds the answers to requests of this path back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.path = ""
+        self.held = asyncio.Event()
+        self.go_on = asyncio.Event()
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        response = await super().handle_async_request(request)
+        if request.url.path == self.path:
+            self.held.set()
+            await self.go_on.wait()
+        return response
+
+
+async def test_an_event_whose_reader_was_cancelled_comes_again(server: TurnwireServer) -> None:
+    transport = Held()
+    async with AsyncClient(server.url, retry=FAST, transport=transport) as client:
+        session = await client.create()
+        async with session.view() as view:
+            await session.send("hello")
+            transport.path = f"/v1/sessions/{session.id}"
+            # The view asks for news of the session after this event.
+            reading = asyncio.create_task(anext(view))
+            await transport.held.wait()
+            reading.cancel()
+            await asyncio.wait([reading])
+            assert reading.cancelled()
+            transport.go_on.set()
+            kinds = []
+            async for event in view:
+                kinds.append(event["type"])
+                if event["type"] == "REPLY_END":
+                    break
+            assert kinds[:2] == ["MESSAGE", "REPLY_START"]
+
+
+async def test_two_tasks_that_load_more_load_a_page_once(server: TurnwireServer) -> None:
+    async with AsyncClient(server.url, retry=FAST) as client:
+        session = await client.create()
+        for word in ("one", "two", "three"):
+            await session.ask(word)
+        async with session.view(limit=2) as view:
+            await asyncio.gather(view.load_more(), view.load_more())
+            assert len(view.messages) == 4
+            await asyncio.gather(view.load_more(), view.load_more())
+            assert [msg.to_dict() for msg in view.messages] == (await session.history())["messages"]
+            assert not view.has_more
 
 
 async def test_a_cancelled_watch_gives_its_connection_back(server: TurnwireServer) -> None:

@@ -15,6 +15,7 @@ from turnwire_server import TurnwireServer, until
 import turnwire
 from conftest import FAST, RandomProxy, SilentProxy
 from turnwire import Client, Folder, Msg, TurnwireError
+from turnwire._view import ViewState
 from turnwire.api import Asking
 
 
@@ -311,6 +312,47 @@ def test_another_thread_ends_a_watch(client: Client) -> None:
     thread.join(10)
     assert not thread.is_alive()
     assert watch.connection == turnwire.Connection("closed")
+
+
+def test_a_watch_that_is_closed_gives_its_connection_back(client: Client) -> None:
+    session = client.create()
+    session.ask("hello")
+    with session.watch() as watch:
+        next(watch)
+        assert client.http.stops
+    assert watch.connection == turnwire.Connection("closed")
+    assert not client.http.stops
+    assert list(watch) == []
+
+
+def test_a_view_that_is_read_misses_nothing_of_another_thread(client: Client) -> None:
+    """A thread folds the last event exactly while another one copies the messages."""
+    session = client.create()
+    session.ask("hello")
+    *events, last = session.watch(until="idle")
+    view, folding = ViewState(), threading.Thread(target=lambda: view._fold(last))
+    for event in events:
+        view._fold(event)
+
+    class Slow:
+        def __init__(self, folder: Folder) -> None:
+            self.folder = folder
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.folder, name)
+
+        def get(self, id: str) -> Msg | None:
+            found = self.folder.get(id)
+            if found is not None and found.role == "assistant" and not folding.ident:
+                folding.start()
+                # It ends now, or waits until the messages are copied.
+                folding.join(0.5)
+            return found
+
+    view._folder = Slow(view._folder)  # type: ignore[assignment]
+    assert len(view.messages) == 2
+    folding.join()
+    assert [msg.to_dict() for msg in view.messages] == session.history()["messages"]
 
 
 def test_threads_share_a_client(client: Client) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any, Literal
 
 from ._native import Folder, Msg
@@ -13,9 +14,11 @@ _NEWS = ("MESSAGE", "REPLY_END", "RESET", "REQUIRE_")
 
 
 class ViewState:
-    """What a view shows. Reading costs only the messages that have changed since."""
+    """What a view shows. Reading costs only the messages that have changed since. One thread may read it while another
+    iterates."""
 
     def __init__(self) -> None:
+        self._lock = threading.RLock()
         self._folder = Folder()
         self._older: list[Msg] = []
         self._before: str | None = None
@@ -88,18 +91,19 @@ class ViewState:
 
     def _all(self) -> list[Msg]:
         """Copies of all messages; one that did not change is the same object."""
-        if self._is_stale or self._changed:
-            superseded = set(self._folder.superseded())
-            order = [id for id in self._folder.ids() if id not in superseded]
-            for id in order:
-                if id in self._changed or id not in self._copies:
-                    msg = self._folder.get(id)
-                    if msg is not None:
-                        self._copies[id] = msg
-            self._order = [self._copies[id] for id in order if id in self._copies]
-            self._changed.clear()
-            self._is_stale = False
-        return self._older + self._order
+        with self._lock:
+            if self._is_stale or self._changed:
+                superseded = set(self._folder.superseded())
+                order = [id for id in self._folder.ids() if id not in superseded]
+                for id in order:
+                    if id in self._changed or id not in self._copies:
+                        msg = self._folder.get(id)
+                        if msg is not None:
+                            self._copies[id] = msg
+                self._order = [self._copies[id] for id in order if id in self._copies]
+                self._changed.clear()
+                self._is_stale = False
+            return self._older + self._order
 
     def _start(self, page: History) -> None:
         self._forget()
@@ -107,9 +111,12 @@ class ViewState:
         self._folder = Folder(Msg(json, cursors.get(json.get("id", ""))) for json in page["messages"])
         self._keep(page)
 
-    def _add_older(self, page: History) -> None:
-        self._older = [Msg(json) for json in page["messages"]] + self._older
-        self._keep(page)
+    def _add_older(self, page: History, before: str) -> None:
+        with self._lock:
+            # Unless somebody else has loaded this page, or the session began again meanwhile.
+            if self._before == before:
+                self._older = [Msg(json) for json in page["messages"]] + self._older
+                self._keep(page)
 
     def _keep(self, page: History) -> None:
         self._origins.update(page.get("agents") or {})
@@ -130,8 +137,12 @@ class ViewState:
     def _fold(self, event: Event) -> bool:
         """Applies an event. Returns whether the session has news."""
         fields: Any = event
-        kind, reply = fields["type"], fields.get("reply_id")
-        if kind == "RESET":
+        with self._lock:
+            self._apply(event, fields, fields.get("reply_id"))
+        return str(fields["type"]).startswith(_NEWS)
+
+    def _apply(self, event: Event, fields: Any, reply: str | None) -> None:
+        if fields["type"] == "RESET":
             self._forget()
         path, call = fields.get("agent_path"), fields.get("parent_tool_call_id")
         if reply and (call is not None or "/" in (path or "")) and not self._origins.get(reply, {}).get("agent_path"):
@@ -148,4 +159,3 @@ class ViewState:
             self._changed.add(reply)
         else:
             self._is_stale = True
-        return str(kind).startswith(_NEWS)

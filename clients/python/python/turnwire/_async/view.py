@@ -31,6 +31,9 @@ class AsyncView(ViewState):
         self._on_connection = on_connection
         self._watch: AsyncWatch | None = None
         self._is_closed = False
+        # An event that was folded and not yet delivered.
+        self._event: Event | None = None
+        self._has_news = False
 
     @property
     def connection(self) -> Connection:
@@ -54,8 +57,9 @@ class AsyncView(ViewState):
 
     async def load_more(self) -> None:
         """Loads earlier messages, if there are any: `has_more`."""
-        if self._before:
-            self._add_older(await self._page(self._before))
+        before = self._before
+        if before:
+            self._add_older(await self._page(before), before)
 
     async def _page(self, before: str | None = None) -> History:
         return await self.session.history(before=before, limit=self._limit, agents="all")
@@ -75,9 +79,13 @@ class AsyncView(ViewState):
         await self.load()
         if self._watch is None:
             raise StopAsyncIteration
-        event = await self._watch.__anext__()
-        if self._fold(event):
+        # A task may be cancelled in between: the next one gets the event.
+        if self._event is None:
+            self._event = await self._watch.__anext__()
+            self._has_news = self._fold(self._event)
+        if self._has_news:
             await self._refresh()
+        event, self._event, self._has_news = self._event, None, False
         return event
 
     async def close(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from types import TracebackType
 from typing import Literal
 
@@ -10,7 +10,7 @@ import httpx
 from typing_extensions import Self
 
 from .._common import Connection, Position, SseParser, lost, path
-from .._io import AsyncStop
+from .._io import AsyncStop, async_end
 from ..errors import TurnwireError
 from ..types import Event
 from .http import AsyncHttp
@@ -32,7 +32,7 @@ class _State:
 
 
 class AsyncWatch:
-    """A stream of events that reconnects by itself. Leaving its loop or `close` ends it."""
+    """A stream of events that reconnects by itself. `close` ends it, and so does leaving its `async with`."""
 
     def __init__(
         self,
@@ -66,6 +66,7 @@ class AsyncWatch:
     async def close(self) -> None:
         """Ends the stream, also while another task reads it."""
         await self._state.stop.set()
+        await async_end(self._events)
 
     async def __aenter__(self) -> Self:
         return self
@@ -78,7 +79,7 @@ class AsyncWatch:
 
 async def _keep_connected(
     http: AsyncHttp, session: str, until: Literal["idle"] | None, raw: bool, state: _State
-) -> AsyncIterator[Event]:
+) -> AsyncGenerator[Event, None]:
     position, stop, attempt = state.position, state.stop, 0
     http.stops.add(stop)
     try:

@@ -30,6 +30,9 @@ class View(ViewState):
         self._on_connection = on_connection
         self._watch: Watch | None = None
         self._is_closed = False
+        # An event that was folded and not yet delivered.
+        self._event: Event | None = None
+        self._has_news = False
 
     @property
     def connection(self) -> Connection:
@@ -53,8 +56,9 @@ class View(ViewState):
 
     def load_more(self) -> None:
         """Loads earlier messages, if there are any: `has_more`."""
-        if self._before:
-            self._add_older(self._page(self._before))
+        before = self._before
+        if before:
+            self._add_older(self._page(before), before)
 
     def _page(self, before: str | None = None) -> History:
         return self.session.history(before=before, limit=self._limit, agents="all")
@@ -74,9 +78,13 @@ class View(ViewState):
         self.load()
         if self._watch is None:
             raise StopIteration
-        event = self._watch.__next__()
-        if self._fold(event):
+        # A task may be cancelled in between: the next one gets the event.
+        if self._event is None:
+            self._event = self._watch.__next__()
+            self._has_news = self._fold(self._event)
+        if self._has_news:
             self._refresh()
+        event, self._event, self._has_news = self._event, None, False
         return event
 
     def close(self) -> None:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from types import TracebackType
 from typing import Literal
 
@@ -11,7 +11,7 @@ import httpx
 from typing_extensions import Self
 
 from .._common import Connection, Position, SseParser, lost, path
-from .._io import SyncStop
+from .._io import SyncStop, sync_end
 from ..errors import TurnwireError
 from ..types import Event
 from .http import Http
@@ -33,7 +33,7 @@ class _State:
 
 
 class Watch:
-    """A stream of events that reconnects by itself. Leaving its loop or `close` ends it."""
+    """A stream of events that reconnects by itself. `close` ends it, and so does leaving its `with`."""
 
     def __init__(
         self,
@@ -67,6 +67,7 @@ class Watch:
     def close(self) -> None:
         """Ends the stream, also while another thread reads it."""
         self._state.stop.set()
+        sync_end(self._events)
 
     def __enter__(self) -> Self:
         return self
@@ -79,7 +80,7 @@ class Watch:
 
 def _keep_connected(
     http: Http, session: str, until: Literal["idle"] | None, raw: bool, state: _State
-) -> Iterator[Event]:
+) -> Generator[Event, None, None]:
     position, stop, attempt = state.position, state.stop, 0
     http.stops.add(stop)
     try:
