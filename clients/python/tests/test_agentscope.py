@@ -34,6 +34,10 @@ class Scripted(ChatModelBase):
         last = messages[-1]
         results = [block for block in last.content if block.type == "tool_result"]
         said = " ".join(msg.get_text_content() or "" for msg in messages if msg.role == "user")
+        blocks = [block for msg in messages for block in msg.content]
+        answered = {block.id for block in blocks if block.type == "tool_result"}
+        # As model providers do.
+        assert all(block.id in answered for block in blocks if block.type == "tool_call"), "a call has no result"
 
         async def chunks() -> AsyncIterator[ChatResponse]:
             if "forever" in said:
@@ -53,10 +57,12 @@ class Scripted(ChatModelBase):
         return chunks()
 
 
-def make(asked: list[str] | None = None) -> Agent:
+def make(asked: list[str] | None = None, *, runs_forever: bool = False) -> Agent:
     async def weather(city: str) -> AsyncIterator[ToolChunk]:
         if asked is not None:
             asked.append(city)
+        if runs_forever:
+            await asyncio.Event().wait()
         yield ToolChunk(content=[TextBlock(text=f"sunny in {city}")])
 
     model = Scripted(CredentialBase(), "script", Scripted.Parameters(), max_retries=0)
@@ -173,6 +179,38 @@ async def test_a_reply_that_waits_is_stopped(server: TurnwireServer, session: As
         assert msg.finished_reason == "interrupted"
         assert msg.get_content_blocks("tool_result")[0]["state"] == "interrupted"
         assert (await session.ask("hello")).finished_reason == "completed"
+
+
+async def test_a_tool_is_stopped(server: TurnwireServer, session: AsyncSession) -> None:
+    asked: list[str] = []
+    async with serving(agentscope.Adapter(make(asked, runs_forever=True)), session.id, url=server.url, retry=FAST):
+        reply = await session.ask("weather")
+        await session.approve({"reply_id": reply.id, "tool_call": reply.get_content_blocks("tool_call")[0]})
+        async for event in session.watch():
+            if event["type"] == "TOOL_RESULT_START":
+                break
+        await session.stop()
+        await ended(session)
+        msg = await last_reply(session)
+        assert (asked, msg.finished_reason) == (["Oslo"], "interrupted")
+        assert msg.get_content_blocks("tool_result")[0]["state"] == "interrupted"
+        assert (await session.ask("hello")).get_text_content() == "You said: weather hello "
+
+
+async def test_a_tool_that_broke_off_with_its_process_does_not_run_again(
+    server: TurnwireServer, session: AsyncSession
+) -> None:
+    await session.send("weather")
+    with Publisher(session.id, url=server.url, producer="friday", fence=1) as publisher:
+        reply = ReplyWriter(publisher.send, name="friday")
+        reply.tool_call("call-1", "weather", {"city": "Oslo"})
+        reply.tool_result_start("call-1", "weather")
+    asked: list[str] = []
+    async with serving(agentscope.Adapter(make(asked)), session.id, url=server.url, retry=FAST):
+        await ended(session)
+        assert (await last_reply(session)).get_content_blocks("tool_result")[0]["state"] == "interrupted"
+        assert (await session.ask("hello")).get_text_content() == "You said: weather hello "
+    assert asked == []
 
 
 async def test_messages_that_came_while_nobody_served_are_answered(

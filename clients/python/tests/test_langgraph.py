@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -40,6 +42,10 @@ class Scripted(BaseChatModel):
 
     def _stream(self, messages: list[BaseMessage], *args: Any, **options: Any) -> Iterator[ChatGenerationChunk]:
         last = messages[-1]
+        answered = {message.tool_call_id for message in messages if isinstance(message, ToolMessage)}
+        calls = [call["id"] for message in messages if isinstance(message, AIMessage) for call in message.tool_calls]
+        # As model providers do.
+        assert all(call in answered for call in calls), "a call has no result"
         said = " ".join(message.text for message in messages if message.type == "human")
         if isinstance(last, ToolMessage):
             yield chunk(content=f"It was {last.content}.")
@@ -58,10 +64,14 @@ def chunk(**fields: Any) -> ChatGenerationChunk:
     return ChatGenerationChunk(message=AIMessageChunk(**fields))
 
 
-def make(saver: InMemorySaver | None = None, *, asks: bool = True, names_call: bool = False) -> Any:
+def make(
+    saver: InMemorySaver | None = None, *, asks: bool = True, names_call: bool = False, runs_forever: bool = False
+) -> Any:
     @tool
-    def weather(city: str) -> str:
+    async def weather(city: str) -> str:
         """How the weather is."""
+        if runs_forever:
+            await asyncio.Event().wait()
         if asks:
             value: Any = {"question": f"May I look at {city}?"}
             if names_call:
@@ -148,3 +158,95 @@ async def test_a_reply_that_waits_is_stopped(server: TurnwireServer, session: As
         await session.stop()
         await ended(session)
         assert (await last_reply(session)).finished_reason == "interrupted"
+        said = await session.ask("hello")
+        assert (said.get_text_content(), said.error) == ("You said: weather hello ", None)
+        assert [block["type"] for block in said.content] == ["text"]
+
+
+async def test_a_tool_is_stopped(server: TurnwireServer, session: AsyncSession) -> None:
+    async with serving(langgraph.Adapter(make(runs_forever=True), session.id), session.id, url=server.url, retry=FAST):
+        await session.send("weather")
+        async for event in session.watch():
+            if event["type"] == "MODEL_CALL_END":
+                break
+        await session.stop()
+        await ended(session)
+        msg = await last_reply(session)
+        assert msg.get_content_blocks("tool_result")[0]["state"] == "interrupted"
+        said = await session.ask("hello")
+        assert (said.get_text_content(), said.error) == ("You said: weather hello ", None)
+
+
+class Branch(BaseChatModel):
+    """A branch of a graph. It streams its words and its call in turns with the other branches."""
+
+    branch: str
+    turns: Any
+
+    @property
+    def _llm_type(self) -> str:
+        return "branch"
+
+    def _generate(self, messages: list[BaseMessage], *args: Any, **options: Any) -> ChatResult:
+        raise NotImplementedError
+
+    async def _astream(
+        self, messages: list[BaseMessage], *args: Any, **options: Any
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        for at in range(5):
+            await self.turns.wait()
+            id, name = (f"call-{self.branch}", "look") if at == 0 else (None, None)
+            args_of_call = ('{"at": "', self.branch, self.branch, self.branch, '"}')[at]
+            call = {"name": name, "args": args_of_call, "id": id, "index": 0}
+            yield chunk(content=f"{self.branch}{at} ", tool_call_chunks=[call])
+        yield chunk(content="", usage_metadata={"input_tokens": 1, "output_tokens": 2, "total_tokens": 3})
+
+
+class Turns:
+    """Lets two tasks go on in turns."""
+
+    def __init__(self) -> None:
+        self.waiting: asyncio.Future[None] | None = None
+
+    async def wait(self) -> None:
+        if self.waiting is None:
+            self.waiting = asyncio.get_running_loop().create_future()
+            await self.waiting
+        else:
+            waiting, self.waiting = self.waiting, None
+            waiting.set_result(None)
+
+
+async def test_branches_that_stream_at_the_same_time_are_whole(server: TurnwireServer, session: AsyncSession) -> None:
+    turns = Turns()
+
+    def node(branch: str) -> Any:
+        model = Branch(branch=branch, turns=turns)
+
+        async def run(state: MessagesState) -> Any:
+            return {"messages": [await model.ainvoke(state["messages"])]}
+
+        return run
+
+    graph = StateGraph(MessagesState)
+    for branch in "ab":
+        graph.add_node(branch, node(branch))
+        graph.add_edge(START, branch)
+    stream = graph.compile().astream({"messages": [("user", "go")]}, stream_mode=["messages", "updates"])
+    order = [
+        part[1][0].content[:1]
+        async for part in langgraph.publish(stream, session.id, url=server.url)
+        if part[0] == "messages"
+    ]
+    # They do come in turns.
+    assert "ab" in "".join(order)
+    assert "ba" in "".join(order)
+    msg = await last_reply(session)
+    texts = {branch: "".join(f"{branch}{at} " for at in range(5)) for branch in "ab"}
+    assert msg.get_text_content(separator="") == "".join(texts[branch] for branch in dict.fromkeys(order) if branch)
+    inputs = {call["id"]: json.loads(call["input"]) for call in msg.get_content_blocks("tool_call")}
+    assert inputs == {"call-a": {"at": "aaa"}, "call-b": {"at": "bbb"}}
+    assert msg.usage is not None
+    assert msg.usage["output_tokens"] == 4
+    folded = [json.loads(line)["type"] for line in (await session.export()).splitlines()]
+    assert folded.count("MODEL_CALL_START") == folded.count("MODEL_CALL_END") == 2

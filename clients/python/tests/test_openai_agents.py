@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from agents import Agent, RunConfig, Runner, function_tool
+from agents import Agent, OpenAIResponsesModel, RunConfig, Runner, function_tool
 from agents.testing import ScriptedModel, assistant_message, function_call
+from fake_provider import FakeProvider
+from openai import AsyncOpenAI
 from turnwire_server import TurnwireServer
 
 from conftest import FAST, ended, last_reply
-from turnwire import AsyncSession
+from turnwire import AsyncSession, Publisher, ReplyWriter
 from turnwire.adapters import openai_agents
 from turnwire.agents import serving
 
@@ -101,3 +104,63 @@ async def test_a_reply_that_waits_is_stopped(server: TurnwireServer, session: As
         await ended(session)
         assert (await last_reply(session)).finished_reason == "interrupted"
         assert (await session.ask("hello")).finished_reason == "completed"
+
+
+# ---- with a provider that refuses calls without results, as OpenAI does ----
+
+
+@pytest.fixture
+async def make_real() -> AsyncIterator[Callable[[], openai_agents.Adapter]]:
+    @function_tool(needs_approval=True)
+    def weather(city: str) -> str:
+        return f"sunny in {city}"
+
+    provider = FakeProvider()
+    async with AsyncOpenAI(base_url=f"{provider.url}/v1", api_key="key", max_retries=0) as client:
+
+        def make_real() -> openai_agents.Adapter:
+            agent = Agent("friday", model=OpenAIResponsesModel("gpt", client), tools=[weather])
+            return openai_agents.Adapter(agent, run_config=QUIET)
+
+        yield make_real
+    provider.close()
+
+
+async def test_the_conversation_goes_on_after_a_stop(
+    server: TurnwireServer, session: AsyncSession, make_real: Callable[[], openai_agents.Adapter]
+) -> None:
+    async with serving(make_real(), session.id, url=server.url, retry=FAST):
+        asked = await session.ask("[weather Oslo]")
+        assert asked.get_content_blocks("tool_call")[0]["state"] == "asking"
+        await session.stop()
+        await ended(session)
+        said = await session.ask("hello")
+        assert (said.finished_reason, said.error) == ("completed", None)
+
+
+async def test_the_conversation_goes_on_after_an_answer_that_has_no_run(
+    server: TurnwireServer, session: AsyncSession, make_real: Callable[[], openai_agents.Adapter]
+) -> None:
+    async with serving(make_real(), session.id, url=server.url, retry=FAST):
+        asked = await session.ask("[weather Oslo]")
+    await session.approve({"reply_id": asked.id, "tool_call": asked.get_content_blocks("tool_call")[0]})
+    # Without a store, this process does not know the run that waited.
+    async with serving(make_real(), session.id, url=server.url, retry=FAST):
+        await ended(session)
+        failed = await last_reply(session)
+        assert failed.error is not None
+        assert "pass the same `store`" in failed.error["message"]
+        said = await session.ask("hello")
+        assert (said.finished_reason, said.error) == ("completed", None)
+
+
+async def test_the_conversation_goes_on_after_a_reply_that_broke_off(
+    server: TurnwireServer, session: AsyncSession, make_real: Callable[[], openai_agents.Adapter]
+) -> None:
+    await session.send("weather")
+    with Publisher(session.id, url=server.url, producer="friday", fence=1) as publisher:
+        ReplyWriter(publisher.send, name="friday").tool_call("call-1", "weather", {"city": "Oslo"})
+    async with serving(make_real(), session.id, url=server.url, retry=FAST):
+        await ended(session)
+        said = await session.ask("hello")
+        assert (said.finished_reason, said.error) == ("completed", None)

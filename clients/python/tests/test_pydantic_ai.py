@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 from pydantic_ai import Agent, DeferredToolRequests
-from pydantic_ai.messages import ModelMessage, ModelRequest, ToolReturnPart, UserPromptPart
+from pydantic_ai.messages import ModelMessage, ModelRequest, ToolCallPart, ToolReturnPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from turnwire_server import TurnwireServer
 
 from conftest import FAST, ended, last_reply
-from turnwire import AsyncSession
+from turnwire import AsyncSession, Msg, Publisher, ReplyWriter
 from turnwire.adapters import pydantic_ai
 from turnwire.agents import serving
 
@@ -24,6 +24,10 @@ async def script(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator
     """Calls the tool when it is asked for the weather, and otherwise repeats all that the user said."""
     parts = [part for message in messages if isinstance(message, ModelRequest) for part in message.parts]
     said = " ".join(str(part.content) for part in parts if isinstance(part, UserPromptPart))
+    answered = {part.tool_call_id for part in parts if isinstance(part, ToolReturnPart)}
+    calls = [part for message in messages for part in message.parts if isinstance(part, ToolCallPart)]
+    # As model providers do.
+    assert all(part.tool_call_id in answered for part in calls), "a call has no result"
     if isinstance(parts[-1], ToolReturnPart):
         yield f"It was {parts[-1].outcome}: "
         yield parts[-1].model_response_str()
@@ -128,3 +132,53 @@ async def test_a_reply_that_waits_is_stopped(server: TurnwireServer, session: As
         await ended(session)
         assert (await last_reply(session)).finished_reason == "interrupted"
         assert (await session.ask("hello")).finished_reason == "completed"
+
+
+async def test_files_of_users_reach_the_model(server: TurnwireServer, session: AsyncSession) -> None:
+    seen: list[Any] = []
+
+    async def look(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[Any]:
+        parts = [part for message in messages if isinstance(message, ModelRequest) for part in message.parts]
+        seen.append([part.content for part in parts if isinstance(part, UserPromptPart)])
+        yield "I see."
+
+    def agent() -> pydantic_ai.Adapter:
+        return pydantic_ai.Adapter(Agent(FunctionModel(stream_function=look), name="friday"))
+
+    picture = {"type": "data", "source": {"type": "base64", "data": "aGk=", "media_type": "image/png"}}
+    async with serving(agent(), session.id, url=server.url, retry=FAST):
+        await session.ask([{"type": "text", "text": "look"}, picture])
+    # Another process gets them from the session.
+    async with serving(agent(), session.id, url=server.url, retry=FAST):
+        await session.ask("again")
+    for text, file in (seen[0][0], seen[1][0]):
+        assert (text, file.data, file.media_type) == ("look", b"hi", "image/png")
+    assert seen[1][1] == "again"
+
+
+@pytest.mark.parametrize(
+    ("kind", "part"),
+    [
+        ("image/png", "ImageUrl"),
+        ("audio/wav", "AudioUrl"),
+        ("video/mp4", "VideoUrl"),
+        ("application/pdf", "DocumentUrl"),
+    ],
+)
+def test_links_are_parts_of_their_kind(kind: str, part: str) -> None:
+    source = {"type": "url", "url": "https://example.com/file", "media_type": kind}
+    prompt = pydantic_ai._prompt([Msg.user([{"type": "data", "source": source}])])
+    assert [type(one).__name__ for one in prompt] == [part]
+    assert (prompt[0].url, prompt[0].media_type) == (source["url"], kind)  # type: ignore[union-attr]
+
+
+async def test_a_tool_that_broke_off_with_its_process_has_a_result(
+    server: TurnwireServer, session: AsyncSession
+) -> None:
+    await session.send("weather")
+    with Publisher(session.id, url=server.url, producer="friday", fence=1) as publisher:
+        ReplyWriter(publisher.send, name="friday").tool_call("call-1", "weather", {"city": "Oslo"})
+    async with serving(pydantic_ai.Adapter(make()), session.id, url=server.url, retry=FAST):
+        await ended(session)
+        said = await session.ask("hello")
+    assert (said.get_text_content(), said.error) == ("You said: weather hello ", None)

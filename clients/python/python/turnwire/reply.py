@@ -95,7 +95,8 @@ class ReplyWriter:
         if not delta:
             return
         if self._block is None or self._block[0] != kind:
-            self.close_blocks()
+            # The input of a call may go on behind it.
+            self._end_block()
             self._block = (kind, new_id())
             self._emit(f"{kind}_BLOCK_START", block_id=self._block[1])
         self._emit(f"{kind}_BLOCK_DELTA", block_id=self._block[1], delta=delta)

@@ -12,8 +12,8 @@ await agentscope.serve(agent, "my-session")    # users talk to it through Turnwi
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable
-from typing import Any
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable
+from typing import Any, TypeVar
 
 from agentscope.agent import Agent
 from agentscope.event import AgentEvent, ConfirmResult, ExternalExecutionResultEvent, UserConfirmResultEvent
@@ -28,6 +28,8 @@ from ..publisher import Publisher
 
 __all__ = ["Adapter", "Translator", "publish", "serve"]
 
+Item = TypeVar("Item", bound="AgentEvent | ScopeMsg")
+
 
 class Translator(agents.Translator[Any]):
     """AgentScope's events are Turnwire's, almost."""
@@ -41,7 +43,7 @@ class Translator(agents.Translator[Any]):
         return self._decoder.feed_json(item.model_dump_json().encode() + b"\n").splitlines()
 
 
-def publish(stream: AsyncIterable[Any], to: Publisher | str, **options: Any) -> AsyncIterator[Any]:
+def publish(stream: AsyncIterable[Item], to: Publisher | str, **options: Any) -> AsyncGenerator[Item, None]:
     """Publishes what `agent.reply_stream` yields while it passes through: to a publisher, or a session. Options are
     those of `Publisher`."""
     return agents.publish_stream(stream, Translator(), to, **options)

@@ -20,8 +20,8 @@ session as its thread: a persistent one lets an approval outlive the process.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterable, AsyncIterator, Callable
-from typing import Any
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable
+from typing import Any, TypeVar
 
 from langchain_core.messages import AIMessage, AIMessageChunk, ToolMessage
 from langgraph.types import Command
@@ -33,6 +33,7 @@ from ..publisher import Publisher
 __all__ = ["Adapter", "Translator", "publish", "serve"]
 
 STREAM_MODE = ["messages", "updates"]
+Item = TypeVar("Item")
 
 
 class Translator(WritingTranslator[Any]):
@@ -40,9 +41,12 @@ class Translator(WritingTranslator[Any]):
 
     def __init__(self, name: str = "agent", *, id: str | None = None, is_resumed: bool = False) -> None:
         super().__init__(name, id=id, is_resumed=is_resumed)
-        # The message that is being streamed, and its calls by their index.
+        # The message that is being streamed, its calls by their index, and its tokens.
         self._message: str | None = None
         self._calls: dict[int, str] = {}
+        self._usage: Any = None
+        # Messages that other branches of the graph stream at the same time: they are written when this one has ended.
+        self._held: list[Any] = []
         # All calls without a result: name and input, in their order.
         self.open: dict[str, tuple[str, str]] = {}
         # What the graph waits for: its interrupts, and the calls of each.
@@ -54,24 +58,26 @@ class Translator(WritingTranslator[Any]):
         if mode == "messages":
             self._write_message(data[0])
         elif mode == "updates":
+            for update in data.values():
+                self._end_updated(update)
             for interrupt in data.get("__interrupt__") or ():
                 self._interrupt(interrupt)
 
     def _write_message(self, message: Any) -> None:
         reply = self.reply
+        if self._message not in (None, message.id):
+            self._held.append(message)
+            return
         if isinstance(message, ToolMessage):
-            self._end_model_call()
             name, _ = self.open.pop(message.tool_call_id, (message.name or "", ""))
             state = "error" if message.status == "error" else "success"
             reply.tool_result(message.tool_call_id, name, _text(message.content), state=state)
             return
         if not isinstance(message, AIMessage):
             return
-        if message.id != self._message:
-            self._end_model_call()
+        if self._message is None:
             self._message = message.id
-            self._calls.clear()
-        reply.model_call(str(message.response_metadata.get("model_name") or ""))
+            reply.model_call(str(message.response_metadata.get("model_name") or ""))
         for kind, text in _parts(message.content):
             (reply.thinking if kind == "thinking" else reply.text)(text)
         if isinstance(message, AIMessageChunk):
@@ -80,9 +86,9 @@ class Translator(WritingTranslator[Any]):
         else:
             for call in message.tool_calls:
                 self._start(str(call["id"]), call["name"], json.dumps(call["args"]))
-        usage = message.usage_metadata
-        if usage is not None:
-            self._end_model_call(usage)
+        self._usage = message.usage_metadata or self._usage
+        if not isinstance(message, AIMessageChunk) or message.chunk_position == "last":
+            self._end_message()
 
     def _write_chunk(self, chunk: Any) -> None:
         index = chunk.get("index") or 0
@@ -99,22 +105,38 @@ class Translator(WritingTranslator[Any]):
         self.open[id] = (name, input)
         self.reply.tool_call(id, name, input)
 
-    def _end_model_call(self, usage: Any = None) -> None:
+    def _end_message(self) -> None:
+        """Ends the message that is being streamed, and writes what was held back for it."""
         if self._message is None:
             return
+        usage, self._usage = self._usage or {}, None
         self._message = None
-        cached = (usage or {}).get("input_token_details", {})
+        self._calls.clear()
+        cached = usage.get("input_token_details", {})
         self.reply.model_call_end(
-            input_tokens=(usage or {}).get("input_tokens", 0),
-            output_tokens=(usage or {}).get("output_tokens", 0),
+            input_tokens=usage.get("input_tokens", 0),
+            output_tokens=usage.get("output_tokens", 0),
             cache_input_tokens=cached.get("cache_read", 0) or 0,
             cache_creation_input_tokens=cached.get("cache_creation", 0) or 0,
         )
+        held, self._held = self._held, []
+        for message in held:
+            self._write_message(message)
+
+    def _end_updated(self, update: Any) -> None:
+        """A node has ended, and with it the message that it streamed."""
+        messages = update.get("messages") if isinstance(update, dict) else None
+        if isinstance(messages, list) and any(getattr(message, "id", "") == self._message for message in messages):
+            self._end_message()
+
+    def _end_messages(self) -> None:
+        while self._message is not None:
+            self._end_message()
 
     def _interrupt(self, interrupt: Any) -> None:
         if interrupt.id in self.interrupts:
             return
-        self._end_model_call()
+        self._end_messages()
         value = interrupt.value
         calls = self._calls_of(value)
         if not calls:
@@ -139,7 +161,7 @@ class Translator(WritingTranslator[Any]):
         return found
 
     def finish(self) -> None:
-        self._end_model_call()
+        self._end_messages()
         waiting = [call for _, calls in self.interrupts.values() for call in calls]
         if waiting:
             self.reply.require_confirm(*((id, *self.open[id]) for id in waiting))
@@ -167,8 +189,8 @@ def _parts(content: Any) -> list[tuple[str, str]]:
 
 
 def publish(
-    stream: AsyncIterable[Any], to: Publisher | str, *, name: str = "agent", **options: Any
-) -> AsyncIterator[Any]:
+    stream: AsyncIterable[Item], to: Publisher | str, *, name: str = "agent", **options: Any
+) -> AsyncGenerator[Item, None]:
     """Publishes what `graph.astream(…, stream_mode=["messages", "updates"])` yields while it passes through: to a
     publisher, or a session. Options are those of `Publisher`."""
     return agents.publish_stream(stream, Translator(name), to, **options)
@@ -211,7 +233,8 @@ class Adapter(AgentAdapter):
             for event in translator._taken():
                 yield event
         else:
-            inputs = {"messages": wires.write_messages("openai-chat", turn.messages)}
+            interrupted = _interrupted((await self.graph.aget_state(self.config)).values)
+            inputs = {"messages": [*interrupted, *wires.write_messages("openai-chat", turn.messages)]}
         async for item in self.graph.astream(inputs, self.config, stream_mode=STREAM_MODE):
             for event in translator.feed(item):
                 yield event
@@ -239,6 +262,21 @@ class Adapter(AgentAdapter):
                     translator.reply.tool_result(answer.call_id, "interrupt", answer.reason, state=said)
                     translator.open.pop(answer.call_id, None)
         return Command(resume=resumed)
+
+
+def _interrupted(values: Any) -> list[ToolMessage]:
+    """Results for the calls of a run that was stopped: model providers refuse a call without one."""
+    messages = values.get("messages") if isinstance(values, dict) else None
+    results: list[ToolMessage] = []
+    known = {message.tool_call_id for message in messages or () if isinstance(message, ToolMessage)}
+    for message in messages or ():
+        for call in message.tool_calls if isinstance(message, AIMessage) else ():
+            if call["id"] not in known:
+                result = ToolMessage(
+                    "The call was interrupted.", tool_call_id=call["id"], name=call["name"], status="error"
+                )
+                results.append(result)
+    return results
 
 
 def resume_with(value: Any, answers: list[Answer]) -> Any:

@@ -17,10 +17,10 @@ that was approved with an edited input is rejected, and the model is told to cal
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
-from agents import Agent, RunConfig, Runner, RunResultStreaming, RunState
+from agents import Agent, RunConfig, Runner, RunResultStreaming, RunState, StreamEvent
 from agents.items import ToolApprovalItem, ToolCallItem, ToolCallOutputItem
 
 from .. import agents as base
@@ -163,7 +163,7 @@ def _raw(item: ToolApprovalItem) -> dict[str, Any]:
 
 async def publish(
     result: RunResultStreaming, to: Publisher | str, *, name: str | None = None, **options: Any
-) -> AsyncIterator[Any]:
+) -> AsyncGenerator[StreamEvent, None]:
     """Publishes what `result.stream_events()` yields while it passes through: to a publisher, or a session. Options are
     those of `Publisher`."""
     async for event in base.publish_stream(result.stream_events(), Translator(result, name), to, **options):
@@ -196,6 +196,8 @@ class Adapter(AgentAdapter):
             translator: Translator = _ResumedTranslator(result, turn, self.name)
         else:
             if turn.answers:
+                # The call that waited ends without a result, and the conversation goes on.
+                self.items = wires.write_messages("openai-responses", base.closed(turn.history))
                 raise RuntimeError("the run that waited is not in the store: pass the same `store` to `serve`")
             self.items = [*self.items, *wires.write_messages("openai-responses", turn.messages)]
             result = Runner.run_streamed(self.agent, list(self.items), run_config=self.run_config)
@@ -227,7 +229,7 @@ class Adapter(AgentAdapter):
 
     async def stopped(self, turn: Turn) -> None:
         self.waiting = None
-        # The calls that waited get a result that says that they were interrupted.
+        # In the history, the calls that waited have a result.
         self.items = wires.write_messages("openai-responses", turn.history)
 
 

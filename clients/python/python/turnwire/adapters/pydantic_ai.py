@@ -16,9 +16,10 @@ A tool that needs an approval is one of Pydantic AI's deferred tools: `requires_
 
 from __future__ import annotations
 
+import base64
 import json
-from collections.abc import AsyncIterable, AsyncIterator
-from typing import Any
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Sequence
+from typing import Any, TypeVar
 
 from pydantic_ai import (
     Agent,
@@ -29,8 +30,12 @@ from pydantic_ai import (
     ToolDenied,
 )
 from pydantic_ai.messages import (
+    AudioUrl,
+    BinaryContent,
     DeferredToolRequestsEvent,
+    DocumentUrl,
     FunctionToolResultEvent,
+    ImageUrl,
     ModelMessage,
     ModelMessagesTypeAdapter,
     ModelRequest,
@@ -46,7 +51,9 @@ from pydantic_ai.messages import (
     ToolCallPart,
     ToolCallPartDelta,
     ToolReturnPart,
+    UserContent,
     UserPromptPart,
+    VideoUrl,
 )
 from pydantic_core import to_jsonable_python
 
@@ -57,6 +64,8 @@ from ..publisher import Publisher
 from ..types import Payload
 
 __all__ = ["Adapter", "Translator", "publish", "serve"]
+
+Item = TypeVar("Item")
 
 _STATES = {"success": "success", "denied": "denied", "interrupted": "interrupted"}
 
@@ -141,8 +150,8 @@ def _call(part: ToolCallPart) -> tuple[str, str, str]:
 
 
 def publish(
-    stream: AsyncIterable[Any], to: Publisher | str, *, name: str = "agent", **options: Any
-) -> AsyncIterator[Any]:
+    stream: AsyncIterable[Item], to: Publisher | str, *, name: str = "agent", **options: Any
+) -> AsyncGenerator[Item, None]:
     """Publishes what `agent.run_stream_events` yields while it passes through: to a publisher, or a session. Options
     are those of `Publisher`."""
     return agents.publish_stream(stream, Translator(name), to, **options)
@@ -168,9 +177,10 @@ class Adapter(AgentAdapter):
         if turn.answers:
             given["deferred_tool_results"] = _results(turn.answers)
         else:
-            given["user_prompt"] = turn.text
+            prompt = _prompt(turn.messages)
+            given["user_prompt"] = prompt
             # If the run breaks off, the question is remembered.
-            self.messages = [*self.messages, ModelRequest(parts=[UserPromptPart(turn.text)])]
+            self.messages = [*self.messages, ModelRequest(parts=[UserPromptPart(prompt)])]
         async with self.agent.run_stream_events(**given) as events:
             async for item in events:
                 if isinstance(item, AgentRunResultEvent):
@@ -213,12 +223,36 @@ def _text(output: Payload) -> str:
     return output if isinstance(output, str) else "".join(part["text"] for part in output if part["type"] == "text")
 
 
+def _prompt(messages: list[Msg]) -> str | Sequence[UserContent]:
+    """What users said: text, or parts with their files."""
+    parts: list[UserContent] = []
+    has_files = False
+    for block in (block for msg in messages for block in msg.content):
+        if block["type"] == "text":
+            parts.append(block["text"])
+        elif block["type"] in ("data", "image", "audio", "video"):
+            file = _file(block)
+            has_files = has_files or file is not None
+            parts += [file] if file is not None else []
+    return parts if has_files else "\n".join(str(part) for part in parts)
+
+
+def _file(block: Any) -> UserContent | None:
+    source, kind = block["source"], block["source"].get("media_type") or "application/octet-stream"
+    if source["type"] == "base64":
+        return BinaryContent(base64.b64decode(source["data"]), media_type=kind)
+    if source["type"] != "url":
+        return None
+    urls = {"image": ImageUrl, "audio": AudioUrl, "video": VideoUrl}
+    return urls.get(kind.partition("/")[0], DocumentUrl)(source["url"], media_type=kind)
+
+
 def _theirs(history: list[Msg]) -> list[ModelMessage]:
     """The conversation as Pydantic AI's messages."""
     messages: list[ModelMessage] = []
     for msg in history:
         if msg.role != "assistant":
-            messages.append(ModelRequest(parts=[UserPromptPart(msg.get_text_content() or "")]))
+            messages.append(ModelRequest(parts=[UserPromptPart(_prompt([msg]))]))
             continue
         said: list[Any] = []
         returned: list[Any] = []
