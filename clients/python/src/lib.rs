@@ -1,5 +1,5 @@
 //! `turnwire._native`: the part of the Python package that is Rust. Everything here takes JSON and returns JSON; the
-//! Python modules around it (`python/turnwire/message.py`, `wires.py`) give it types.
+//! Python modules around it (`_native.pyi`, `wires.py`) give it types.
 //!
 //! | module | contents |
 //! |---|---|
