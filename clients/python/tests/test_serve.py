@@ -162,6 +162,28 @@ async def test_a_reply_that_broke_off_is_in_the_memory_of_the_next_process(
         assert (await session.ask("four")).get_text_content() == "You said: one two three four"
 
 
+async def test_the_replies_of_sub_agents_end_with_the_one_that_broke_off(
+    server: TurnwireServer, session: AsyncSession
+) -> None:
+    with Publisher(session.id, url=server.url, producer="friday", retry=FAST) as publisher:
+        reply = ReplyWriter(publisher.send)
+        reply.tool_call("c1", "ask", "{}")
+        reply.tool_result_start("c1", "ask")
+        sub = ReplyWriter(publisher.send, agent_path="main/helper", parent_tool_call_id="c1")
+        sub.text("half a wo")
+    async with serving(Echo(), session.id, url=server.url, retry=FAST):
+        await ended(session, replies=2)
+        async with session.view() as view:
+            [(msg, origin)] = view.agents
+            assert (msg.finished_reason, origin) == (
+                "interrupted",
+                {"agent_path": "main/helper", "parent_tool_call_id": "c1"},
+            )
+            assert view.status == "idle"
+    ends = [event for event in map(json.loads, (await session.export()).splitlines()) if event["type"] == "REPLY_END"]
+    assert [event.get("parent_tool_call_id") for event in ends] == ["c1", None]
+
+
 async def test_a_reply_that_was_stopped_is_in_the_memory_of_the_next_process(
     server: TurnwireServer, session: AsyncSession
 ) -> None:
@@ -349,6 +371,22 @@ async def test_a_loop_that_is_left_ends_the_agent_and_its_reply(server: Turnwire
     assert (msg.finished_reason, msg.get_text_content(), stream.closed.is_set()) == ("interrupted", "a b ", True)
 
 
+async def test_what_broke_off_in_a_sub_agent_ends_as_its(server: TurnwireServer, session: AsyncSession) -> None:
+    class Nested(agents.Translator[str]):
+        def feed(self, item: str) -> list[Json]:
+            events: list[Json] = []
+            ReplyWriter(events.append, id="main").text(item)
+            ReplyWriter(events.append, id="sub", agent_path="main/helper", parent_tool_call_id="c1").text(item)
+            return events
+
+    passing = publish_stream(Stream("a ", "b "), Nested(), session.id, url=server.url)
+    await anext(passing)
+    await passing.aclose()
+    lines = [json.loads(line) for line in (await session.export()).splitlines()]
+    ends = [(event["reply_id"], event.get("agent_path")) for event in lines if event["type"] == "REPLY_END"]
+    assert ends == [("sub", "main/helper"), ("main", None)]
+
+
 async def test_a_loop_that_is_left_while_the_reply_waits_leaves_it_waiting(
     server: TurnwireServer, session: AsyncSession
 ) -> None:
@@ -388,7 +426,12 @@ async def test_a_task_that_is_cancelled_ends_soon_although_the_server_is_away(
         assert (msg.finished_reason, msg.get_text_content()) == ("interrupted", "a b ")
 
 
-async def test_a_cancellation_is_not_lost_while_the_end_is_stored(start_server: Callable[..., TurnwireServer]) -> None:
+@pytest.mark.parametrize("is_away", [False, True])
+async def test_a_cancellation_is_not_lost_while_the_end_is_stored(
+    start_server: Callable[..., TurnwireServer], monkeypatch: pytest.MonkeyPatch, is_away: bool
+) -> None:
+    if is_away:
+        monkeypatch.setattr(agents, "EXIT_PATIENCE", 0.1)
     running = start_server()
     running.process.send_signal(signal.SIGSTOP)
     publisher = Publisher("s", url=running.url, retry=FAST)
@@ -403,8 +446,10 @@ async def test_a_cancellation_is_not_lost_while_the_end_is_stored(start_server: 
     await stream.closed.wait()
     task.cancel()
     await asyncio.sleep(0)
-    running.process.send_signal(signal.SIGCONT)
+    if not is_away:
+        running.process.send_signal(signal.SIGCONT)
     await asyncio.wait([task], timeout=20)
     assert task.cancelled()
+    running.process.send_signal(signal.SIGCONT)
     await publisher.aclose(10)
     assert publisher.stored == 5

@@ -17,7 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, MutableMapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from ._async.client import AsyncClient
 from ._async.session import AsyncSession
@@ -25,6 +25,7 @@ from ._async.view import AsyncView
 from ._common import new_id
 from ._io import SyncToken
 from ._native import Folder, Msg
+from .api import Origin
 from .errors import TurnwireError
 from .publisher import EXIT_PATIENCE, Publisher
 from .reply import ReplyWriter, closing_events
@@ -81,6 +82,8 @@ class Output:
         self.publisher = publisher
         self._folder = Folder([open_reply] if open_reply is not None else None)
         self._has_written = False
+        # The fields that the events of sub-agents have, by their reply.
+        self._origins: dict[str, dict[str, Any]] = {}
 
     @property
     def reply(self) -> Msg | None:
@@ -94,6 +97,10 @@ class Output:
         line = self.publisher.encode(event)
         self._folder.push_tolerant(line)
         self._has_written = True
+        if isinstance(event, dict):
+            fields = cast("dict[str, Any]", event)
+            if "agent_path" in fields or "parent_tool_call_id" in fields:
+                self._origins[fields["reply_id"]] = {key: fields[key] for key in _ORIGIN if key in fields}
         return line
 
     def start(self, reply_id: str, name: str) -> None:
@@ -109,7 +116,9 @@ class Output:
             if keeps_waiting and waits(msg):
                 continue
             for event in closing_events(msg, "interrupted" if failure is None else "error", failure):
-                self.publisher.put(self._fold(event))
+                # A publisher that has given up says so to whoever flushes it.
+                with contextlib.suppress(TurnwireError):
+                    self.publisher.put(self._fold({**event, **self._origins.get(msg.id, {})}))
 
     @contextlib.asynccontextmanager
     async def kept_alive(self) -> AsyncGenerator[None, None]:
@@ -128,6 +137,9 @@ class Output:
             msg = next((msg for msg in self._folder.messages() if msg.finished_at is None), None)
             if not self._has_written and msg is not None and not waits(msg) and self.publisher.error is None:
                 self.publisher.put(self._fold({"type": "CUSTOM", "name": ALIVE, "value": {}, "reply_id": msg.id}))
+
+
+_ORIGIN = ("agent_path", "parent_tool_call_id")
 
 
 def waits(msg: Msg) -> bool:
@@ -214,15 +226,14 @@ async def publish_stream(
     except BaseException as error:
         # The task ends, or the loop over the stream was left: the publisher's thread sends the rest.
         patience = None if isinstance(error, Exception) else EXIT_PATIENCE
-        if publisher.error is None:
-            failure = error if isinstance(error, Exception) else None
-            output.break_off(failure, keeps_waiting=isinstance(error, GeneratorExit))
+        failure = error if isinstance(error, Exception) else None
+        output.break_off(failure, keeps_waiting=isinstance(error, GeneratorExit))
         raise
     finally:
         try:
             await _close(stream)
         finally:
-            await _shielded(_finish(publisher, is_ours=to is not publisher, patience=patience))
+            await _finish(publisher, is_ours=to is not publisher, patience=patience)
 
 
 async def _close(stream: Any) -> None:
@@ -236,9 +247,18 @@ async def _close(stream: Any) -> None:
 
 
 async def _finish(publisher: Publisher, *, is_ours: bool, patience: float | None) -> None:
-    """Waits until everything is stored; with `patience` only for so long, then the publisher's thread goes on alone."""
+    """Waits until everything is stored. In a task that ends it waits only for so long: the publisher's thread goes on
+    alone."""
+    flush = publisher.aclose if is_ours else publisher.aflush
+    if patience is None:
+        try:
+            await flush()
+            return
+        except asyncio.CancelledError:
+            await _finish(publisher, is_ours=is_ours, patience=EXIT_PATIENCE)
+            raise
     try:
-        await (publisher.aclose(patience) if is_ours else publisher.aflush(patience))
+        await _shielded(flush(patience))
     except TimeoutError as error:
         logger.warning("the end of the session %s: %s", publisher.session, error)
 
@@ -252,9 +272,11 @@ async def _shielded(work: Coroutine[Any, Any, None]) -> None:
             await asyncio.wait([task])
         except asyncio.CancelledError as error:
             cancelled = error
+    failed = task.exception()
     if cancelled is not None:
         raise cancelled
-    task.result()
+    if failed is not None:
+        raise failed
 
 
 class AgentAdapter(ABC):
@@ -315,7 +337,7 @@ async def serve(
             patience = EXIT_PATIENCE
             raise
         finally:
-            await _shielded(_finish(publisher, is_ours=True, patience=patience))
+            await _finish(publisher, is_ours=True, patience=patience)
 
 
 class _Served:
@@ -374,6 +396,9 @@ class _Served:
             if not view.pending and not self._answers_to(reply):
                 logger.warning("the reply %s broke off earlier; it ends as interrupted", reply.id)
                 messages = closed(messages)
+                for msg, origin in view.agents:
+                    if msg.finished_at is None:
+                        await self._end(msg, origin)
                 await self._end(reply)
         state = self._load_state(messages)
         if state is not None:
@@ -497,9 +522,9 @@ class _Served:
         await self._end(reply)
         self._save(reply.id, is_ended=True)
 
-    async def _end(self, reply: Msg) -> None:
+    async def _end(self, reply: Msg, origin: Origin | None = None) -> None:
         for event in closing_events(reply):
-            await self.publisher.asend(event)
+            await self.publisher.asend({**event, **(origin or {})})
         await self.publisher.aflush()
 
     async def _answer(self, turn: Turn) -> None:
@@ -535,7 +560,7 @@ class _Served:
         reply = output.reply
         if reply is not None:
             self._save(reply.id, is_ended=reply.finished_at is not None)
-        await _shielded(_finish(self.publisher, is_ours=False, patience=patience))
+        await _finish(self.publisher, is_ours=False, patience=patience)
 
     async def _with_files(self, messages: list[Msg]) -> list[Msg]:
         """The messages with their files in them: a model provider cannot read the blobs of the server."""
