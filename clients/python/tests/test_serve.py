@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
+import random
 import signal
 import subprocess
 import sys
@@ -17,7 +19,7 @@ import pytest
 from turnwire_server import TurnwireServer
 
 from conftest import FAST, ended, last_reply
-from turnwire import AsyncClient, AsyncSession, Msg, Publisher, ReplyWriter, TurnwireError, agents
+from turnwire import AsyncClient, AsyncSession, Folder, Msg, Publisher, ReplyWriter, TurnwireError, agents
 from turnwire.agents import AgentAdapter, Turn, WritingTranslator, publish_stream, serving
 
 pytestmark = pytest.mark.anyio
@@ -322,6 +324,97 @@ async def test_a_reply_outlives_a_long_silence_of_its_agent(
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(anext(session.watch(after="now")), 0.5)
             assert (await session.get())["last_seq"] == before
+
+
+KILLED = """
+    import asyncio, os, sys, turnwire
+    from turnwire.agents import AgentAdapter, serve
+    url, session, acted, spool = sys.argv[1:]
+
+    class Worker(AgentAdapter):
+        name = "friday"
+
+        async def run(self, turn):
+            events = []
+            reply = turnwire.ReplyWriter(events.append, id=turn.reply_id, is_resumed=bool(turn.answers))
+
+            def written():
+                yield from list(events)
+                events.clear()
+
+            reply.start()
+            for event in written():
+                yield event
+            for answer in turn.answers:
+                with open(acted, "a") as file:
+                    print(answer.call_id, file=file)
+                reply.tool_result(answer.call_id, answer.name, "done")
+            if not turn.answers:
+                call = f"call-{turn.reply_id}"
+                reply.tool_call(call, "act", "{}")
+                reply.require_confirm((call, "act", "{}"))
+            else:
+                for word in range(5):
+                    reply.text(f"word{word} ")
+                    for event in written():
+                        yield event
+                reply.end()
+            for event in written():
+                yield event
+
+    asyncio.run(serve(Worker(), session, url=url, spool=spool))
+"""
+
+
+async def test_processes_that_are_killed_lose_nothing_and_do_nothing_twice(
+    server: TurnwireServer, session: AsyncSession, tmp_path: Path
+) -> None:
+    seed = int(os.environ.get("TURNWIRE_SEED") or random.randrange(2**32))
+    print(f"TURNWIRE_SEED={seed}")
+    rng = random.Random(seed)
+    acted = tmp_path / "acted"
+    acted.touch()
+    command = [
+        sys.executable,
+        "-c",
+        textwrap.dedent(KILLED),
+        server.url,
+        session.id,
+        str(acted),
+        str(tmp_path / "spool"),
+    ]
+
+    async def start() -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(*command)
+
+    worker, questions = await start(), 8
+    for _ in range(questions):
+        until_killed = rng.randint(1, 12)
+        sent = await session.send("act")
+        async for event in session.watch(after=sent["last_event_id"], raw=True):
+            if event["type"] == "REQUIRE_USER_CONFIRM":
+                await session.approve({"reply_id": event["reply_id"], "tool_call": event["tool_calls"][0]})
+            until_killed -= 1
+            if until_killed == 0:
+                worker.kill()
+                await worker.wait()
+                worker = await start()
+            if event["type"] == "REPLY_END":
+                break
+    worker.kill()
+    await worker.wait()
+    lines = (await session.export()).splitlines()
+    Folder().feed(b"\n".join(lines))  # Each event fits.
+    messages = (await session.history(limit=100))["messages"]
+    assert [msg["role"] for msg in messages] == ["user", "assistant"] * questions
+    assert {msg["finished_reason"] for msg in messages[1::2]} <= {"completed", "interrupted"}
+    done = acted.read_text().split()
+    assert len(done) == len(set(done)), done
+    # What is said to have been done, was done.
+    results = [block for msg in messages for block in msg["content"] if block["type"] == "tool_result"]
+    assert {block["id"] for block in results if block["state"] == "success"} <= set(done)
+    whole = [msg for msg in messages if msg["finished_reason"] == "completed" and msg["role"] == "assistant"]
+    assert {Msg(msg).get_text_content() for msg in whole} <= {"word0 word1 word2 word3 word4 "}
 
 
 # ---- streams that pass through ----
