@@ -89,6 +89,21 @@ def test_the_session_is_created_by_the_first_event(client: Client, publish: Call
         publisher.send({"type": "CUSTOM", "name": "x", "value": 1})
 
 
+def test_a_session_that_is_deleted_does_not_come_back(
+    client: Client, publish: Callable[..., Publisher], session: str
+) -> None:
+    publisher = publish(session)
+    reply = story(publisher.send)
+    publisher.flush(10)
+    client.session(session).delete()
+    reply.end()
+    with pytest.raises(TurnwireError) as error:
+        publisher.flush(10)
+    assert error.value.type == "not_found"
+    with pytest.raises(TurnwireError):
+        client.session(session).get()
+
+
 def test_connections_that_break_neither_lose_nor_double_an_event(
     client: Client, server: TurnwireServer, publish: Callable[..., Publisher], session: str
 ) -> None:

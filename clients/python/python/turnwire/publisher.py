@@ -423,7 +423,8 @@ class Publisher:
             stored: dict[str, Any] = response.json()
             return stored
         error = error_of(response.status_code, response.content)
-        if error.status == 404 and may_create:
+        # A session that this publisher has written into was deleted: it does not come back.
+        if error.status == 404 and may_create and self.last_event_id is None:
             body = dump({"id": self.session, "agent": "external"})
             made = self._request("POST", path("v1", "sessions"), body)
             if made.is_success:
