@@ -137,6 +137,34 @@ async def test_an_event_whose_reader_was_cancelled_comes_again(server: TurnwireS
             assert kinds[:2] == ["MESSAGE", "REPLY_START"]
 
 
+async def test_a_watch_that_is_closed_while_it_connects_ends(server: TurnwireServer) -> None:
+    transport = Held()
+    async with AsyncClient(server.url, retry=FAST, transport=transport) as client:
+        session = await client.create()
+        transport.path = f"/v1/sessions/{session.id}/events"
+        watch = session.watch(after="now")
+        reading = asyncio.create_task(anext(watch, None))
+        await transport.held.wait()
+        await watch.close()
+        transport.go_on.set()
+        assert await asyncio.wait_for(reading, 10) is None
+        assert watch.connection == Connection("closed")
+
+
+async def test_a_view_that_is_closed_while_it_loads_ends(server: TurnwireServer) -> None:
+    transport = Held()
+    async with AsyncClient(server.url, retry=FAST, transport=transport) as client:
+        session = await client.create()
+        transport.path = f"/v1/sessions/{session.id}/messages"
+        view = session.view()
+        reading = asyncio.create_task(anext(view, None))
+        await transport.held.wait()
+        await view.close()
+        transport.go_on.set()
+        assert await asyncio.wait_for(reading, 10) is None
+        assert (view.connection, client.http.stops) == (Connection("closed"), set())
+
+
 async def test_two_tasks_that_load_more_load_a_page_once(server: TurnwireServer) -> None:
     async with AsyncClient(server.url, retry=FAST) as client:
         session = await client.create()

@@ -15,6 +15,7 @@ from turnwire_server import TurnwireServer, until
 import turnwire
 from conftest import FAST, RandomProxy, SilentProxy
 from turnwire import Client, Folder, Msg, TurnwireError
+from turnwire._io import SyncStop
 from turnwire._view import ViewState
 from turnwire.api import Asking
 
@@ -353,6 +354,22 @@ def test_a_view_that_is_read_misses_nothing_of_another_thread(client: Client) ->
     assert len(view.messages) == 2
     folding.join()
     assert [msg.to_dict() for msg in view.messages] == session.history()["messages"]
+
+
+def test_a_pause_that_is_ended_exactly_when_it_begins_ends() -> None:
+    stop = SyncStop()
+
+    class Racing(threading.Event):
+        def clear(self) -> None:
+            # Another thread closes the watch now.
+            stop.set()
+            super().clear()
+
+    stop._woken = Racing()
+    pause = threading.Thread(target=stop.wait, args=(60,), daemon=True)
+    pause.start()
+    pause.join(10)
+    assert not pause.is_alive()
 
 
 def test_threads_share_a_client(client: Client) -> None:

@@ -123,8 +123,8 @@ class SyncStop:
         self.response: httpx.Response | None = None
 
     def wait(self, seconds: float) -> None:
+        self._woken.clear()
         if not self.is_set:
-            self._woken.clear()
             self._woken.wait(seconds)
 
     def wake(self) -> None:

@@ -52,7 +52,9 @@ class AsyncView(ViewState):
             self._start(page)
             await self._refresh()
             after = page["last_event_id"]
-            self._watch = self.session.watch(after=after, on_connection=self._on_connection)
+            # It may have been closed while it loaded.
+            if not self._is_closed:
+                self._watch = self.session.watch(after=after, on_connection=self._on_connection)
         return self
 
     async def load_more(self) -> None:

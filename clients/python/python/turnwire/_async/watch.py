@@ -93,8 +93,11 @@ async def _keep_connected(
                 # Only this status says that the stream is complete; any other end may be a disconnect.
                 if response.status_code == 204:
                     return
-                state.set(Connection("live"))
                 stop.response = response
+                # It may have been closed while it connected.
+                if stop.is_set:
+                    return
+                state.set(Connection("live"))
                 parser = SseParser()
                 async for piece in response.aiter_raw():
                     for data, id in parser.feed(piece):
