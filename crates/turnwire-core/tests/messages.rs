@@ -26,6 +26,12 @@ fn role_rules_hold_for_every_pair() {
         (BlockType::ToolCall, ToolCall::new("c", "f", "{}").into()),
         (BlockType::ToolResult, ToolResult::success("c", "x").into()),
     ];
+    for block_type in BlockType::KNOWN {
+        let is_older_media =
+            matches!(block_type, BlockType::Image | BlockType::Audio | BlockType::Video);
+        let is_listed = blocks.iter().any(|(listed, _)| listed == block_type);
+        assert!(is_listed || is_older_media, "{block_type:?} is missing here");
+    }
     for role in Role::ALL {
         for (block_type, block) in &blocks {
             let allowed = match role {

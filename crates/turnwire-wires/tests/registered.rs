@@ -123,6 +123,23 @@ fn the_console_has_a_snippet_for_every_wire_with_a_stream_out() {
     assert_eq!(names, expected);
 }
 
+#[test]
+fn the_browser_test_of_the_console_selects_every_wire_with_a_stream_out() {
+    let source = read("console/e2e/inspect.test.mjs");
+    for wire in Wire::all().filter(|wire| wire.can_encode()) {
+        let forms = [format!("\"{}\"", wire.name), format!(" {}: \"", wire.name)];
+        let is_named = forms.iter().any(|form| source.contains(form));
+        assert!(is_named, "console/e2e/inspect.test.mjs does not select {}", wire.name);
+    }
+}
+
+#[test]
+fn the_readme_of_the_repository_says_how_many_protocols_there_are() {
+    const FROM_TWELVE: [&str; 5] = ["twelve", "thirteen", "fourteen", "fifteen", "sixteen"];
+    let count = FROM_TWELVE.get(Wire::all().count() - 12).unwrap();
+    assert!(read("README.md").contains(&format!("{count} protocols")), "README.md: {count}");
+}
+
 /// The benchmark encodes every other wire's streams itself.
 #[test]
 fn the_benchmark_has_streams_of_every_model_provider() {

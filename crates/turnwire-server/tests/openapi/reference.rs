@@ -146,6 +146,25 @@ async fn the_reference_has_the_scopes_of_every_route() {
     );
 }
 
+/// The clients have a method for every route of a session, except for a reply that another program streams in.
+#[tokio::test]
+async fn the_clients_know_every_route_of_a_session() {
+    let document = document().await;
+    for folder in ["typescript/src", "python/python/turnwire/_async"] {
+        let path = format!("{}/../../clients/{folder}", env!("CARGO_MANIFEST_DIR"));
+        let files = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
+        let files = files.filter(|path| path.is_file());
+        let source: String = files.map(|path| std::fs::read_to_string(path).unwrap()).collect();
+        for (path, _) in document["paths"].as_object().unwrap() {
+            let Some(rest) = path.strip_prefix("/v1/sessions/{s}/") else { continue };
+            let name = rest.rsplit('/').find(|part| !part.starts_with('{')).unwrap();
+            let forms = [format!("/{name}"), format!("\"{name}\"")];
+            let is_known = name == "replies" || forms.iter().any(|form| source.contains(form));
+            assert!(is_known, "clients/{folder} does not know {path}");
+        }
+    }
+}
+
 #[test]
 fn every_command_of_the_reference_is_run_by_an_example() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/curl");

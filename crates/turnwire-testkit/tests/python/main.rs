@@ -35,3 +35,18 @@ fn every_block_type_has_a_python_type() {
         assert!(model.lines().any(has_it), "{word} is missing in types.rs");
     }
 }
+
+/// `Msg.get_content_blocks("text")` is a list of `TextBlock`, and so for every type.
+#[test]
+fn every_block_type_has_an_overload_of_get_content_blocks() {
+    let path = "../../clients/python/python/turnwire/_native.pyi";
+    let stub = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
+    let overloads: Vec<&str> = stub
+        .lines()
+        .filter(|line| line.contains("get_content_blocks(self, type: Literal["))
+        .collect();
+    for block_type in BlockType::KNOWN {
+        let word = format!("\"{}\"", block_type.as_str());
+        assert!(overloads.iter().any(|line| line.contains(&word)), "{word} is missing in {path}");
+    }
+}

@@ -10,7 +10,7 @@ mod vectors;
 
 use std::collections::HashSet;
 use std::path::Path;
-use turnwire_core::{BlockType, EventKind};
+use turnwire_core::{BlockType, ContentBlock, EventKind, Msg, Role};
 use turnwire_testkit::{Rng, random_reply, values};
 
 /// Compares a file of the client with its expected content, or writes it.
@@ -67,4 +67,22 @@ fn random_values_cover_every_block_type_and_event_type() {
         (0..5000).map(|_| values::event_kind(&mut rng).type_name().to_owned()).collect();
     let missing: Vec<_> = EventKind::TYPES.iter().filter(|word| !events.contains(**word)).collect();
     assert!(missing.is_empty(), "values.rs generates no {missing:?}");
+}
+
+/// The vectors are made of such messages, so the clients have the same rules for roles as the core.
+#[test]
+fn random_messages_of_each_role_hold_every_block_type_that_the_role_may_hold() {
+    let mut rng = Rng::with_seed(1);
+    let blocks: Vec<ContentBlock> = (0..500).map(|_| values::block(&mut rng)).collect();
+    let messages: Vec<Msg> = (0..5000).map(|_| values::message(&mut rng)).collect();
+    for role in Role::ALL {
+        let of_role = messages.iter().filter(|msg| msg.role() == role);
+        let found: HashSet<BlockType> =
+            of_role.flat_map(Msg::content).map(ContentBlock::block_type).collect();
+        for block in blocks.iter().filter(|block| block.block_type() != BlockType::Other) {
+            let word = block.block_type();
+            let is_allowed = Msg::builder(role).block(block.clone()).build().is_ok();
+            assert_eq!(found.contains(&word), is_allowed, "values.rs: {word:?} of a {role}");
+        }
+    }
 }
