@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-DOC = HERE / "../../target/doc"
+DOC = Path(os.environ.get("CARGO_TARGET_DIR") or HERE / "../../target") / "doc"
 CRATES = ["turnwire-core", "turnwire-wires", "turnwire-log", "turnwire-agent", "turnwire-server"]
 
 

@@ -39,7 +39,9 @@ fn default_file() -> PathBuf {
 fn record(what: &str, why: &str, is_required: bool, file: &Path) -> String {
     assert!(!is_required, "TURNWIRE_REQUIRE_ALL=1, but {what} cannot run: {why}");
     let line = format!("skipped: {what}: {why}\n");
-    let opened = OpenOptions::new().create(true).append(true).open(file);
+    // With CARGO_TARGET_DIR there may be no folder `target`.
+    let folder = file.parent().map_or(Ok(()), std::fs::create_dir_all);
+    let opened = folder.and_then(|()| OpenOptions::new().create(true).append(true).open(file));
     match opened.and_then(|mut opened| opened.write_all(line.as_bytes())) {
         Ok(()) => line.trim_end().to_owned(),
         Err(error) => panic!("cannot record a skipped check in {}: {error}", file.display()),
@@ -52,13 +54,14 @@ mod tests {
 
     #[test]
     fn a_skip_adds_a_line_and_fails_where_all_is_required() {
-        let file = std::env::temp_dir().join(format!("turnwire-skips-{}", std::process::id()));
+        let folder = std::env::temp_dir().join(format!("turnwire-skips-{}", std::process::id()));
+        let file = folder.join("target/skips");
         record("one", "no tmux", false, &file);
         record("two", "no disk", false, &file);
         let lines = std::fs::read_to_string(&file).unwrap_or_default();
         assert_eq!(lines, "skipped: one: no tmux\nskipped: two: no disk\n");
         let required = std::panic::catch_unwind(|| record("three", "no tmux", true, &file));
         assert!(required.is_err());
-        let _ = std::fs::remove_file(&file);
+        let _ = std::fs::remove_dir_all(&folder);
     }
 }
