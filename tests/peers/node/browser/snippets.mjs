@@ -26,8 +26,10 @@ export async function checkExample(place, options) {
     const is_answered = async () => {
       const { sessions } = await place.server.ask("GET", "/v1/sessions");
       if (sessions.length === 0) return false;
-      const messages = await place.server.messages(sessions[0].id);
-      return sessions[0].status === "idle" && messages.length === 2 * (turn + 1) && messages;
+      const { id } = sessions[0];
+      if ((await place.server.messages(id)).length < 2 * (turn + 1)) return false;
+      // The reply has begun, so now idle means that it has ended.
+      return (await place.server.session(id)).status === "idle" && (await place.server.messages(id));
     };
     const messages = await until(is_answered, "no answer");
     // Only the words: some pages show markdown as it is meant.
