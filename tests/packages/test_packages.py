@@ -81,7 +81,8 @@ class Tar(PackageTest):
 
     def test_nothing_of_the_machine_that_built_it_is_in_the_program(self):
         program = (self.unpack() / "turnwire").read_bytes()
-        if b".debug_info" in program:
+        # The name of a section. Without the zeros around it, it is also a text of Rust's library.
+        if b"\0.debug_info\0" in program:
             skip("paths in the program", "it is not one of the profile dist")
         for path in [ROOT, Path.home() / ".cargo", Path.home() / ".rustup", Path.home() / ".npm"]:
             self.assertNotIn(str(path).encode(), program)
@@ -127,7 +128,7 @@ class Tar(PackageTest):
         missing = [name for name in names if not name[0].startswith("turnwire-") and f"{name[0]} {name[1]}: " not in notices]
         self.assertEqual(missing, [])
         # What is compiled from C, and named by no crate.
-        for text in ["Daan Leijen", "OpenSSL"]:
+        for text in ["Daan Leijen", "BoringSSL"]:
             self.assertIn(text, notices)
 
     def test_the_bill_of_materials_is_valid_cyclonedx(self):
