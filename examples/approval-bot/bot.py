@@ -65,7 +65,10 @@ async def ask(pending: PendingOfSession, call: ToolCall) -> None:
     if posted.execute("SELECT 1 FROM posted WHERE question = ?", [question]).fetchone():
         return
     heading = f"{pending['title'] or pending['session_id']}: may the agent call {call['name']}?"
-    buttons = [button("Approve", "primary", question), button("Deny", "danger", question)]
+    # Nobody may approve what they cannot see.
+    is_whole = len(call["input"]) <= MAX_TEXT
+    approve = [button("Approve", "primary", question)] if is_whole else []
+    buttons = [*approve, button("Deny", "danger", question)]
     blocks = [section(heading), section(call["input"]), {"type": "actions", "elements": buttons}]
     # A bot that is killed between the post and the note posts again, with the same key.
     key = hashlib.sha256(question.encode()).hexdigest()
@@ -84,7 +87,7 @@ def message(summary: str, blocks: list[dict[str, Any]]) -> dict[str, Any]:
 def section(content: str) -> dict[str, Any]:
     """Plain text, in which no link can hide."""
     if len(content) > MAX_TEXT:
-        content = f"{content[:MAX_TEXT]}… CUT: {len(content) - MAX_TEXT} more characters, see the console."
+        content = f"{content[:MAX_TEXT]}… CUT: {len(content) - MAX_TEXT} more characters. Only the console can approve this call."
     return {"type": "section", "text": {"type": "plain_text", "text": content or "(no input)", "emoji": False}}
 
 

@@ -126,7 +126,7 @@ def test_what_is_too_large_is_refused_before_it_is_read_whole(bot: Example) -> N
     assert deliver(bot.url, b"0" * (2 << 20), signature="") == 413
 
 
-def test_what_an_agent_wrote_mentions_nobody_and_is_never_cut_in_silence(
+def test_what_an_agent_wrote_mentions_nobody_and_is_not_approved_where_it_is_cut(
     bot: Example, server: TurnwireServer, client: turnwire.Client, workspace: Workspace
 ) -> None:
     session = client.create(agent="external", title="<!channel> & <@U1>")
@@ -145,6 +145,8 @@ def test_what_an_agent_wrote_mentions_nobody_and_is_never_cut_in_silence(
     assert input.startswith(shown)
     assert rest.startswith(f"{len(input) - len(shown)} more characters")
     assert len(sections[1]["text"]) <= 3000
+    [buttons] = [block["elements"] for block in asked["blocks"] if block["type"] == "actions"]
+    assert [button["action_id"] for button in buttons] == ["deny"]
 
 
 def test_what_a_killed_bot_missed_is_posted_once(bot: Example, client: turnwire.Client, workspace: Workspace) -> None:
