@@ -87,7 +87,7 @@ def message(summary: str, blocks: list[dict[str, Any]]) -> dict[str, Any]:
 def section(content: str) -> dict[str, Any]:
     """Plain text, in which no link can hide."""
     if len(content) > MAX_TEXT:
-        content = f"{content[:MAX_TEXT]}… CUT: {len(content) - MAX_TEXT} more characters. Only the console can approve this call."
+        content = f"{content[:MAX_TEXT]}… CUT: {len(content) - MAX_TEXT} more characters. Approve it in the console."
     return {"type": "section", "text": {"type": "plain_text", "text": content or "(no input)", "emoji": False}}
 
 
